@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -96,7 +97,7 @@ def objects(post: Post, trace: StepTrace) -> dict[str, Callable[..., Any]]:
     def recv_object_list(object_list: Any, src: Any = None, group: Any = None, *_: Any, **named: Any) -> int:
         src = of_rank(group, src, named.get("group_src"))
         object_list[:] = post.get(("objects", src, dist.get_rank()), src)
-        return src
+        return int(src)
 
     def broadcast_object_list(object_list: Any, src: Any = None, group: Any = None, *_: Any, **named: Any) -> None:
         src, where = of_rank(group, src, named.get("group_src")), ("broadcast", tuple(ranks_of(group)))
@@ -310,6 +311,8 @@ def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int,
     """Counts one rank, in a process of its own."""
     torch.set_num_threads(1)
     post = Post(pipe)
+    if path := options.get("snapshot"):
+        options |= {"snapshot": Path(path).with_suffix(f".rank{rank}{Path(path).suffix}")}
     try:
         found: Any = count(step, place=lambda trace: fake_group(world, rank, post, trace), **options)
     except Uncountable as error:
@@ -327,7 +330,8 @@ def count_ranks(
     """Steps of a job of so many ranks, by rank.
 
     `step` is as count() has it, and `options` are count()'s. Without `ranks`, rank 0 is counted and those that do
-    something else than it, which are the other stages of its pipeline. Raises Uncountable, with the line.
+    something else than it, which are the other stages of its pipeline. A `snapshot` is written of each rank, as
+    step.rank0.pickle for step.pickle. Raises Uncountable, with the line.
     """
     asked = [0] if ranks is None else list(ranks)
     if not asked or min(asked) < 0 or max(asked) >= world:

@@ -23,12 +23,16 @@ from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.counting.collectives import Collective, collective_of, name_of
 from flops_bytes.lessons.trace import Trace, tensors_in
+from flops_bytes.memory.simulated import Frames
 
 MOMENTS = ("forward", "backward", "update")
 TORCH, STANDARD, OWN = (
     str(Path(folder))
     for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 )
+MACHINERY = str(Path(__file__).parent), "<frozen", "<string"
+REPEATED = "repeat", "flops_bytes.counting.count"  # what calls a script
+WRAPPERS = tuple(str(Path(TORCH) / name) for name in ("_compile.py", "_dynamo"))  # of a mode's __torch_dispatch__
 ATTENTION = "_scaled_dot_product_flash_attention"
 
 
@@ -97,6 +101,17 @@ def lines_of(frame: FrameType | None) -> str:
             library = library or line
         frame = frame.f_back
     return library or "elsewhere"
+
+
+def frames_of(frame: FrameType | None) -> Frames:
+    """The functions of a script that are being called, the innermost first, but for those that count it."""
+    found: list[tuple[str, str, int]] = []
+    while frame and (frame.f_code.co_name, frame.f_globals.get("__name__")) != REPEATED:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        if not file.startswith(MACHINERY if found else MACHINERY + WRAPPERS):
+            found.append((name, file, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
 
 
 def line_of(error: BaseException) -> str:
@@ -171,6 +186,7 @@ class Change(NamedTuple):
     moment: str
     line: str
     turn: int  # how often an optimizer had worked
+    frames: Frames = ()  # where the line is, if frames are kept
 
 
 # FLOPs by turn, moment, kind and data type; tokens by turn, moment, TOKENS and their table
@@ -194,9 +210,11 @@ class StepTrace(Trace):
     teacher is, an evaluation is not.
     """
 
-    def __init__(self, fake: FakeTensorMode | None) -> None:
-        self.fake = fake
+    def __init__(self, fake: FakeTensorMode | None, keeps_frames: bool = False) -> None:
+        self.fake, self.keeps_frames = fake, keeps_frames
         self.moment, self.line = "forward", ""
+        self.frames: Frames = ()
+        self._known_frames: dict[Frames, Frames] = {}  # of which many operations have the same
         self.events: list[Change] = []
         self.amounts: Amounts = Counter()
         self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
@@ -216,7 +234,7 @@ class StepTrace(Trace):
         self.hand_over: Callable[..., None] | None = None  # what is known, between ranks
         self._numbers: dict[int, int] = {}
         self._born: dict[int, str] = {}  # the moment, of what lives
-        self._made_at: dict[int, str] = {}  # a node's number in autograd's order: the line that made it
+        self._made_at: dict[int, tuple[str, Frames]] = {}  # a node's number in autograd's order: the line that made it
         super().__init__()
 
     def _change(self, key: int, change: int) -> None:
@@ -225,7 +243,7 @@ class StepTrace(Trace):
         if change > 0 and not self._sizes.get(key):
             self._numbers[key] = len(self.events)
         number = self._numbers[key]
-        self.events.append(Change(number, change, self.moment, self.line, len(self.workers)))
+        self.events.append(Change(number, change, self.moment, self.line, len(self.workers), self.frames))
         self.live_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         if change > 0:
@@ -256,12 +274,16 @@ class StepTrace(Trace):
         if before != self.moment:  # what lives, lives in this moment too
             self.events.append(Change(-1, 0, self.moment, self.line, len(self.workers)))
         if node is None or made_again:
-            self.line = lines_of(sys._getframe(2))
+            self.line, self.frames = self.where(sys._getframe(2))
             if torch.is_grad_enabled():
                 number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
-                self._made_at[number] = self.line
+                self._made_at[number] = self.line, self.frames
         else:
-            self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
+            self.line, self.frames = self._made_at.get(node._sequence_nr()) or self.where(sys._getframe(2))
+
+    def where(self, frame: FrameType) -> tuple[str, Frames]:
+        frames = frames_of(frame) if self.keeps_frames else ()
+        return lines_of(frame), self._known_frames.setdefault(frames, frames)
 
     def step(self) -> range:
         """The turns of the step that counts: the second, if all has worked in it that worked in the first."""

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from flops_bytes.counting.count import count, fit, main, script
+from flops_bytes.counting.command import main, script
+from flops_bytes.counting.count import count, fit
 from flops_bytes.counting.step_trace import Uncountable
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"  # three lines
@@ -288,7 +289,7 @@ REFUSED = {
     "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
     "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
     "open('no.txt')": "train.py:5: [Errno 2] No such file or directory: 'no.txt'; put it there",
-    "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: a group of processes is asked for",
+    "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: one rank of several is asked for",
     "from torch import no_such_name": "train.py:5: cannot import name 'no_such_name'",
     "list(range(x.sum().long()))": "train.py:5: the number in a tensor is asked for",
     "raise ValueError('mine')": "train.py:5: ValueError: mine",

@@ -20,9 +20,10 @@ from flops_bytes.counting.ranks import count_ranks
 from flops_bytes.counting.step_trace import StepCounted, StepTrace
 
 WORLD = 2
+FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 
 
-def model() -> nn.Module:
+def model() -> nn.Sequential:
     return nn.Sequential(*(nn.Linear(300, 300) for _ in range(8)), nn.LayerNorm(300))
 
 
@@ -83,7 +84,7 @@ def steps(way: str) -> None:
 def really(way: str, rank: int, store: str, results: Any) -> None:
     """The same on tensors with data, in a process that really exchanges."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(store, WORLD), rank=rank, world_size=WORLD)
+    dist.init_process_group("gloo", store=FileStore(store, WORLD), rank=rank, world_size=WORLD)
     trace = StepTrace(None)
     optimizers.register_optimizer_step_pre_hook(trace.before_update)
     optimizers.register_optimizer_step_post_hook(trace.after_update)
