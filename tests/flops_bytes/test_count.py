@@ -285,7 +285,7 @@ REFUSED = {
     "x.numpy().tolist()": "train.py:5: the numbers in a tensor are asked for",
     "import no_such_module": "train.py:5: the module no_such_module is not installed",
     "torch.cuda.CUDAGraph()": "train.py:5: CUDA itself is asked for",
-    "torch.cuda.graph_pool_handle()": "train.py:5: CUDA itself is asked for",
+    "torch.cuda.initial_seed()": "train.py:5: CUDA itself is asked for",
     "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
     "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
     "open('no.txt')": "train.py:5: [Errno 2] No such file or directory: 'no.txt'; put it there",

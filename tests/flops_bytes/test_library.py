@@ -15,7 +15,19 @@ from tests.conftest import ROOT
 
 LIBRARY = ROOT / "flops_bytes"
 ROOMS = {  # by room, what needs torch there
-    "counting": ("count", "counter", "check.count", "check.kinds"),
+    "counting": (
+        "buckets",
+        "card",
+        "collectives",
+        "command",
+        "count",
+        "counted",
+        "counter",
+        "ranks",
+        "step_trace",
+        "check.count",
+        "check.kinds",
+    ),
     "lessons": ("generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"),
     "tools": ("step_memory", "watch"),
 }
@@ -41,7 +53,7 @@ def imported(path: Path) -> Iterator[str]:
 def test_a_module_imports_nothing_else(path: Path) -> None:
     others = {name.partition(".")[0] for name in imported(path)} - {*sys.stdlib_module_names, "flops_bytes"}
     needed = {"torch", "transformers"} if name_of(path) in COUNTING else {"torch"}
-    assert others == (needed if name_of(path) in NEED_TORCH else set())
+    assert others <= (needed if name_of(path) in NEED_TORCH else set())
 
 
 def test_what_is_not_named_here_imports_without_torch() -> None:
