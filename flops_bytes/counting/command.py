@@ -95,6 +95,12 @@ def rank_table(found: dict[int, Counted], alike: dict[int, list[int]]) -> Iterat
 
 
 # --8<-- [start:main]
+def named(step: str | Path) -> tuple[Path, str]:
+    """A file and, after a colon, a function of it: train.py:step."""
+    path, colon, name = str(step).partition(".py:")
+    return Path(path + ".py" * bool(colon)), name
+
+
 def script(path: Path, name: str, arguments: list[str]) -> Callable[[], Any]:
     """What runs a script, or loads it and gives a function of it."""
 
@@ -184,8 +190,8 @@ def numbers(text: str) -> list[int]:
 
 def read(asked: argparse.Namespace, theirs: list[str]) -> tuple[Callable[[], Any], str | None, Any, dict[str, Any]]:
     """What runs, the card's name, what is told of it, and count()'s options. Raises ValueError, Uncountable."""
-    path, _, name = asked.script.rpartition(":") if ".py:" in asked.script else (asked.script, "", "")
-    if not Path(path).is_file():
+    path, name = named(asked.script)
+    if not path.is_file():
         raise Uncountable(f"{path}: there is no such file")
     if asked.ranks and not asked.world:
         raise ValueError("--ranks: of how many? Give --world too, such as --world 64")
@@ -197,7 +203,7 @@ def read(asked: argparse.Namespace, theirs: list[str]) -> tuple[Callable[[], Any
     gpu = asked.gpu or (f"{asked.gpu_memory or ''} card".strip() if any(card.values()) else None)
     memory = read_gpu(asked_of(gpu=asked.gpu, **card)).memory_bytes if gpu else 80e9
     options = {"memory_bytes": memory, "item": asked.item, "imbalance": asked.imbalance, "snapshot": asked.snapshot}
-    return script(Path(path).resolve(), name, theirs), gpu, card, options
+    return script(path.resolve(), name, theirs), gpu, card, options
 
 
 def tell(
