@@ -247,7 +247,7 @@ class OnCard(TorchFunctionMode):
                 args, kwargs = tuple(map(in_float32, args)), {key: in_float32(value) for key, value in kwargs.items()}
         found = func(*args, **kwargs)
         if name in HEALTH and is_fake(found):
-            self.trace.remember(found, lambda: torch.full(found.shape, HEALTH[name]))
+            self.trace.remember(found, lambda: torch.tensor(HEALTH[name]).expand(found.shape))
         if name == "topk" and is_fake(found[1]) and found[1].numel() <= MOST_KNOWN_NUMBERS:
             return type(found)((found[0], self.chosen(args[0], found[1], *args[2:], **kwargs)))
         return found

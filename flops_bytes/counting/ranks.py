@@ -373,8 +373,9 @@ def count_ranks(
                     found[rank] = content
                     ended.add(rank)
                     running.pop(rank).process.join()
+            stuck = waiting.keys() == running.keys() and all(address not in mail for address, _ in waiting.values())
             for rank, (address, source) in list(waiting.items()):
-                if address in mail or source in ended:
+                if address in mail or source in ended or stuck:
                     running[rank].pipe.send_bytes(mail.get(address, b""))
                     waiting.pop(rank)
             if ranks is None:

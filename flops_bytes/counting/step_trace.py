@@ -381,7 +381,7 @@ class StepTrace(Trace):
 
     def remember(self, fake: Any, numbers: Callable[[], Tensor]) -> None:
         """Gives a fake tensor its numbers, until one is written to."""
-        if self.fake and fake.numel() <= MOST_CONSTANT_NUMBERS:
+        if self.fake:
             with _disable_current_modes():
                 fake.constant = numbers()
             self.fake.fake_tensor_converter.add_constant_storage_mapping(fake)
@@ -459,7 +459,7 @@ class StepTrace(Trace):
         """For the parameters and buffers of all modules that live."""
         modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
         parameters, buffers = (
-            {id(x): x for module in modules for x in vars(module)[kind].values() if self.is_own(x)}
+            {id(x): x for module in modules for x in vars(module).get(kind, {}).values() if self.is_own(x)}
             for kind in ("_parameters", "_buffers")
         )
         self.name(list(buffers.values()), "buffers")
