@@ -116,9 +116,18 @@ def summed(trace: StepTrace) -> Counted:
         updates=bool(trace.optimizers),
         notes=notes,
         sent=sent_in(trace, step),
-        sharded=trace.sharded,
+        sharded=sharded_in(trace),
         peers=sorted(trace.peers),
     )
+
+
+def sharded_in(trace: StepTrace) -> dict[str, dict[str, int]]:
+    """By kind, and the dimensions of the mesh that divide it; nothing where none divides anything."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for (_, kind), divided in trace.divided.items():
+        found[kind].update(divided)
+    is_divided = any(names for divided in found.values() for names in divided)
+    return {kind: dict(divided.most_common()) for kind, divided in found.items()} if is_divided else {}
 
 
 def sent_in(trace: StepTrace, step: range) -> list[Sent]:
@@ -186,8 +195,8 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     again = f"; of these made again {found.again_flops:.4g}" if found.again_flops else ""
     yield "FLOPs", f"{sum(found.flops.values()):.4g}: {kinds}{again}; most in {found.flops_dtype}"
     for kind, parts in found.sharded.items():
-        divided = ", ".join(f"{sized(size)} over {names}" for names, size in parts.items())
-        yield f"{kind} of a rank", divided.replace("over none", "whole")
+        told = [f"{sized(size)} {f'divided by {names}' if names else 'whole'}" for names, size in parts.items()]
+        yield f"{kind} of a rank", "; ".join(told)
     sent = [each for each in found.sent if each.sent_bytes >= LEAST_SHOWN]
     if sent:
         yield "sent in a step", f"{sized(sum(each.sent_bytes for each in found.sent))}, by collective, group and line"

@@ -316,10 +316,6 @@ def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int,
     try:
         found: Any = count(step, place=lambda trace: fake_group(world, rank, post, trace), **options)
     except Uncountable as error:
-        if "DBG" in os.environ:
-            import traceback
-
-            traceback.print_exc()  # XXX
         found = str(error)
     pipe.send(("end", found, None))
 

@@ -229,7 +229,7 @@ class StepTrace(Trace):
         self.handed: Counter[tuple[int, str, str, str]] = Counter()
         self.calls: Counter[tuple[int, str, str, str]] = Counter()
         self.groups: dict[str, str] = {}  # what is printed of them
-        self.sharded: dict[str, dict[str, int]] = {}  # bytes here by kind and dividing dimensions
+        self.divided: dict[tuple[int, str], Counter[str]] = {}  # bytes here by optimizer and kind, by dimensions
         self.peers: set[int] = set()  # ranks to which this one sends, or from which it receives, alone
         self.hand_over: Callable[..., None] | None = None  # what is known, between ranks
         self._numbers: dict[int, int] = {}
@@ -424,30 +424,28 @@ class StepTrace(Trace):
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         self.name(gradients, "gradients")
         self.name(weights, "weights")
-        self.divide("weights", weights)
-        self.divide("gradients", gradients)
+        self.divide(optimizer, "weights", weights)
+        self.divide(optimizer, "gradients", gradients)
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating -= 1
         state = tensors_in(list(optimizer.state.values()))
         self.name(state, "optimizer state")
-        self.divide("optimizer state", state)
+        self.divide(optimizer, "optimizer state", state)
         self.look()
         self.end_turn(id(optimizer))
 
-    def divide(self, kind: str, tensors: list[Any]) -> None:
-        """How many bytes of a kind are divided by which dimensions of the mesh."""
-        by_dimensions: Counter[str] = Counter()
+    def divide(self, optimizer: torch.optim.Optimizer, kind: str, tensors: list[Any]) -> None:
+        """How many bytes of a kind are divided by which dimensions of the mesh, if any are."""
+        found: Counter[str] = Counter()
         for x in tensors:
+            names: tuple[str, ...] = ()
             if hasattr(x, "placements"):
-                names = x.device_mesh.mesh_dim_names or [str(number) for number in range(x.device_mesh.ndim)]
-                pairs = zip(names, x.placements, strict=True)
-                divided = ", ".join(
-                    name for name, placed in pairs if not placed.is_replicate() and not placed.is_partial()
-                )
-                by_dimensions[divided or "none"] += sum(part.nbytes for part in unwrapped(x))
-        if by_dimensions:
-            self.sharded[kind] = dict(by_dimensions)
+                dimensions = x.device_mesh.mesh_dim_names or tuple(map(str, range(x.device_mesh.ndim)))
+                whole = [placed.is_replicate() or placed.is_partial() for placed in x.placements]
+                names = tuple(name for name, is_whole in zip(dimensions, whole, strict=True) if not is_whole)
+            found[", ".join(names)] += sum(part.nbytes for part in unwrapped(x))
+        self.divided[id(optimizer), kind] = found
 
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""
