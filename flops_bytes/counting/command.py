@@ -211,10 +211,12 @@ def tell(
 ) -> Iterator[str]:
     """All that is printed: a table of the ranks, if there are several, and the one that holds most."""
     most = max(found, key=lambda rank: found[rank].peak_bytes)
-    if asked.world:
-        alike = {} if asked.ranks else alike_ranks(asked.world, list(found))
+    alike = {} if asked.ranks or not asked.world else alike_ranks(asked.world, list(found))
+    if len(found) > 1:
         yield from rank_table(found, alike)
-        yield f"\nrank {most}, which holds most" if len(found) > 1 else ""
+        yield f"\nrank {most}, which holds most"
+    elif asked.world:
+        yield f"rank {most} of {asked.world}" + (f", which stands for {in_short(alike[most])}" if alike else "")
     yield told(table(found[most], asked.lines))
     if (answer := answers[most]) and gpu:
         yield told(on_card(found[most], answer, gpu, asked.tokens))
