@@ -152,6 +152,8 @@ def fused_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = Non
 
 # --8<-- [start:card]
 IS_ENABLED = torch.is_autocast_enabled
+BACKWARD = (torch.Tensor.backward, torch.autograd.grad)
+RUN_BACKWARD: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
 
 def on_cpu(where: Any) -> Any:
@@ -161,6 +163,11 @@ def on_cpu(where: Any) -> Any:
     if isinstance(where, str) and where.startswith("cuda"):
         return "cpu"
     return where
+
+
+def sent_to(where: Any) -> Any:
+    """As on_cpu(), where a card may be a number too."""
+    return "cpu" if type(where) is int else on_cpu(where)
 
 
 QUESTIONS = ("equal", "allclose", "is_nonzero")
@@ -224,6 +231,9 @@ class OnCard(TorchFunctionMode):
             return args[0]
         if name == "__deepcopy__":
             return deep_copy(*args)
+        if func in BACKWARD:
+            with patch.object(torch.autograd, "_engine_run_backward", self.run_backward):
+                return func(*args, **kwargs)
         if name in ("dropout", "dropout_"):
             return dropout(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
@@ -235,9 +245,11 @@ class OnCard(TorchFunctionMode):
         if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
             args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
         if "device" in kwargs:
-            kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
+            kwargs = kwargs | {"device": sent_to(kwargs["device"])}
         if name == "to":
-            args = (args[0], *map(on_cpu, args[1:]))
+            args = (args[0], *map(sent_to, args[1:]))
+        if name == "_parse_to":  # of a module
+            args = tuple(map(sent_to, args))
         if cast_type():
             if name == "cross_entropy" and is_narrow(args[0]):
                 return cross_entropy(*args, **kwargs)
@@ -251,6 +263,11 @@ class OnCard(TorchFunctionMode):
         if name == "topk" and is_fake(found[1]) and found[1].numel() <= MOST_KNOWN_NUMBERS:
             return type(found)((found[0], self.chosen(args[0], found[1], *args[2:], **kwargs)))
         return found
+
+    def run_backward(self, *values: Any, **named: Any) -> Any:
+        """Here too: what is made again in a backward pass takes the same kernels."""
+        with self:
+            return RUN_BACKWARD(*values, **named)
 
     def chosen(self, x: Tensor, indices: Tensor, dim: int = -1, *_: Any, **named: Any) -> Tensor:
         """What a router chooses, which decides sizes."""
