@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
@@ -152,7 +153,7 @@ def fused_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = Non
 
 # --8<-- [start:card]
 IS_ENABLED = torch.is_autocast_enabled
-BACKWARD = (torch.Tensor.backward, torch.autograd.grad)
+BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 RUN_BACKWARD: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
 
@@ -328,7 +329,7 @@ def deep_copy(x: Tensor, memo: dict[int, Any]) -> Any:
     return memo[id(x)]
 
 
-# How libraries build a model of its configuration alone: the class that reads weights, and what stands for its reading
+# How libraries build a model of its configuration alone: what stands for the reading of weights
 def of_transformers(read: Any, kind: Any, name: Any, *values: Any, config: Any = None, **named: Any) -> Any:
     asked = {key: named.pop(key) for key in ("dtype", "torch_dtype") if key in named}
     if isinstance(config, str | PathLike | None):
@@ -342,9 +343,48 @@ def of_diffusers(read: Any, kind: Any, name: Any, *, torch_dtype: Any = None, **
     return kind.from_config(kind.load_config(name, **named)).to(torch_dtype).eval()
 
 
-BUILT = {
-    "transformers.modeling_utils": ("PreTrainedModel", of_transformers),
-    "diffusers.models.modeling_utils": ("ModelMixin", of_diffusers),
+def of_configuration(build: Callable[..., Any], trace: StepTrace, read: Any) -> Any:
+    def make(kind: Any, *values: Any, **named: Any) -> Any:
+        logging.disable(logging.WARNING)  # that weights are missing
+        try:
+            found = build(read.__func__, kind, *values, **named)
+        finally:
+            logging.disable(logging.NOTSET)
+        what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
+        trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
+        return found
+
+    return classmethod(make)
+
+
+def without_triton(trace: StepTrace, run: Any) -> Any:
+    """A kernel writes into tensors that it is given."""
+
+    def leave_out(kernel: Any, *_: Any, **__: Any) -> None:
+        name = getattr(getattr(kernel, "fn", kernel), "__name__", "")
+        trace.notes[f"{lines_of(sys._getframe(1))}: the Triton kernel {name} was left out, and its FLOPs with it"] = None
+
+    return leave_out
+
+
+def refuse(why: str, trace: StepTrace, function: Any) -> Any:
+    def stop(*_: Any, **__: Any) -> None:
+        raise Uncountable(f"{lines_of(sys._getframe(1))}: {why}")
+
+    return stop
+
+
+DEEPSPEED = (
+    "DeepSpeed's engine takes memory of its own, which nobody sees here; its stages 1 to 3 shard what fully_shard() of "
+    "torch.distributed.fsdp does: count the step with it"
+)
+# What stands for a library's part, by its module, once it is imported
+LIBRARIES: dict[str, tuple[str, str, Callable[[StepTrace, Any], Any]]] = {
+    "transformers.modeling_utils": ("PreTrainedModel", "from_pretrained", partial(of_configuration, of_transformers)),
+    "diffusers.models.modeling_utils": ("ModelMixin", "from_pretrained", partial(of_configuration, of_diffusers)),
+    "triton.runtime.jit": ("JITFunction", "run", without_triton),
+    "triton.runtime.autotuner": ("Autotuner", "run", without_triton),
+    "deepspeed": ("", "initialize", partial(refuse, DEEPSPEED)),
 }
 
 
@@ -446,29 +486,17 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
 
-    def of_configuration(build: Callable[..., Any], read: Callable[..., Any]) -> Any:
-        def make(kind: Any, *values: Any, **named: Any) -> Any:
-            logging.disable(logging.WARNING)  # that weights are missing
-            try:
-                found = build(read, kind, *values, **named)
-            finally:
-                logging.disable(logging.NOTSET)
-            what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
-            trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
-            return found
-
-        return classmethod(make)
-
-    unseen, load_module = dict(BUILT), builtins.__import__
+    unseen, load_module = dict(LIBRARIES), builtins.__import__
 
     def load_and_look(*values: Any, **named: Any) -> Any:
-        """An import, after which a library may be there that reads weights."""
+        """An import, after which a library may be there."""
         module = load_module(*values, **named)
-        for name in [name for name, (kind, _) in unseen.items() if hasattr(sys.modules.get(name), kind)]:
-            kind, build = unseen.pop(name)
-            reader = getattr(sys.modules[name], kind)
-            new = of_configuration(build, reader.from_pretrained.__func__)
-            stack.enter_context(patch.object(reader, "from_pretrained", new))
+        for name in [name for name in unseen if name in sys.modules]:
+            kind, part, make = unseen[name]
+            owner = getattr(sys.modules[name], kind, None) if kind else sys.modules[name]
+            if old := getattr(owner, part, None):
+                unseen.pop(name)
+                stack.enter_context(patch.object(owner, part, make(trace, old)))
         return module
 
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]

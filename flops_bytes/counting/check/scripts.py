@@ -150,6 +150,36 @@ CASES: dict[str, Case] = {
     "ddp": Case("examples", "distributed/ddp/example.py"),
     "titan-8b": titan("llama3/train_configs/llama3_8b", 64),
     "titan-70b": titan("llama3/train_configs/llama3_70b", 64),
+    "titan-8b-tp": titan("llama3/train_configs/llama3_8b", 16, "--parallelism.tensor_parallel_degree 4"),
+    "titan-8b-pp": titan(
+        "llama3/train_configs/llama3_8b",
+        64,
+        "--parallelism.pipeline_parallel_degree 8 --parallelism.pipeline_parallel_schedule 1F1B",
+        "--training.local_batch_size 8",
+        ranks=None,
+    ),
+    "titan-70b-3d": titan(
+        "llama3/train_configs/llama3_70b", 256, "--parallelism.pipeline_parallel_degree 4", ranks=None
+    ),
+    "titan-8b-cp": titan("llama3/train_configs/llama3_8b", 16, "--parallelism.context_parallel_degree 2"),
+    "titan-8b-ddp": titan(
+        "llama3/train_configs/llama3_8b",
+        8,
+        "--parallelism.data_parallel_replicate_degree 8 --parallelism.data_parallel_shard_degree 1",
+    ),
+    "titan-8b-hsdp": titan("llama3/train_configs/llama3_8b", 16, "--parallelism.data_parallel_replicate_degree 2"),
+    "titan-deepseek": titan(
+        "deepseek_v3/train_configs/debug_model",
+        8,
+        "--parallelism.expert_parallel_degree 4 --activation_checkpoint.mode full",
+    ),
+    "titan-deepseek-16b": titan("deepseek_v3/train_configs/deepseek_v3_16b", 64),
+    "titan-qwen3-moe": titan("qwen3/train_configs/qwen3_moe_debug", 8),
+    "titan-llama4": titan(
+        "llama4/train_configs/debug_model",
+        8,
+        "--parallelism.expert_parallel_degree 4 --activation_checkpoint.mode full",
+    ),
 }
 # --8<-- [end:cases]
 
@@ -161,6 +191,7 @@ class Ran(NamedTuple):
     found: dict[int, Counted]
     refused: str
     seconds: float
+    cpu_seconds: float  # of all processes, on a machine that does other things too
     mib: int  # of the largest rank's process
 
 
@@ -181,6 +212,8 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
     def stop(*_: Any) -> None:
         raise Uncountable(f"is not counted within {LIMIT} seconds")
 
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = used.ru_utime + used.ru_stime
     started, found, refused = time.perf_counter(), dict[int, Counted](), ""
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(LIMIT)
@@ -190,7 +223,8 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
         refused = str(refusal)
     finally:
         signal.alarm(0)
-    return Ran(found, refused, time.perf_counter() - started, max(size) // 1024)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Ran(found, refused, time.perf_counter() - started, used.ru_utime + used.ru_stime - before, max(size) // 1024)
 
 
 def commit_of(checkout: Path) -> str:
@@ -203,7 +237,7 @@ def commit_of(checkout: Path) -> str:
 def row(name: str, case: Case, ran: Ran, folder: Path) -> str:
     """Of the table."""
     start = f"| {name} | {commit_of(folder / case.checkout)} | {case.world} |"
-    end = f"{ran.seconds:.0f} | {ran.mib} |"
+    end = f"{ran.seconds:.0f} | {ran.cpu_seconds:.0f} | {ran.mib} |"
     if ran.refused:
         return f"{start} refused: {ran.refused} | | | | {end}"
     ranks = ", ".join(map(str, ran.found))
@@ -223,8 +257,8 @@ def main() -> None:
     parser.add_argument("--loud", action="store_true", help="prints what the scripts print, and what is counted")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
     asked = parser.parse_args()
-    print("| script | commit | ranks | counted | peak, GiB | FLOPs | sent, GiB | seconds | MiB |", flush=True)
-    print(f"|{'---|' * 9}", flush=True)
+    print("| script | commit | ranks | counted | peak, GiB | FLOPs | sent, GiB | seconds | of CPUs | MiB |", flush=True)
+    print(f"|{'---|' * 10}", flush=True)
     for name in asked.names or CASES:
         case, folder = CASES[name], asked.checkouts.resolve()
         case = case._replace(arguments=case.arguments.format(root=folder / case.checkout))
