@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
+from torch.cuda import nccl
 from torch.nn.attention import flex_attention
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
@@ -378,6 +379,14 @@ DEEPSPEED = (
     "DeepSpeed's engine takes memory of its own, which nobody sees here; its stages 1 to 3 shard what fully_shard() of "
     "torch.distributed.fsdp does: count the step with it"
 )
+GRAPHS = "what a CUDA graph runs again is run by no Python, and so not seen here; count the step without CUDA graphs"
+NCCL = "torch.cuda.nccl sends without a process group; take what torch.distributed has for it"
+# What is refused of CUDA
+REFUSED: tuple[tuple[Any, str, str], ...] = (
+    (torch.cuda.CUDAGraph, "__new__", GRAPHS),
+    *((torch.cuda, name, GRAPHS) for name in ("graph_pool_handle", "make_graphed_callables")),
+    *((nccl, name, NCCL) for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "init_rank")),
+)
 # What stands for a library's part, by its module, once it is imported
 LIBRARIES: dict[str, tuple[str, str, Callable[[StepTrace, Any], Any]]] = {
     "transformers.modeling_utils": ("PreTrainedModel", "from_pretrained", partial(of_configuration, of_transformers)),
@@ -513,6 +522,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (torch, "is_autocast_enabled", is_enabled),
             (torch, "get_autocast_dtype", lambda device_type: of_type(on_cpu(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
+            *((place, name, refuse(why, trace, None)) for place, name, why in REFUSED),
             (torch, "save", save),
             (flex_attention, "flex_attention", flex),
             *((torch.cuda.nvtx, name, do_nothing) for name in ("range_push", "range_pop", "mark")),
