@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
+from torch.cuda import nccl
 from torch.nn.attention import flex_attention
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
@@ -152,6 +154,8 @@ def fused_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = Non
 
 # --8<-- [start:card]
 IS_ENABLED = torch.is_autocast_enabled
+BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+RUN_BACKWARD: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
 
 def on_cpu(where: Any) -> Any:
@@ -161,6 +165,11 @@ def on_cpu(where: Any) -> Any:
     if isinstance(where, str) and where.startswith("cuda"):
         return "cpu"
     return where
+
+
+def sent_to(where: Any) -> Any:
+    """As on_cpu(), where a card may be a number too."""
+    return "cpu" if type(where) is int else on_cpu(where)
 
 
 QUESTIONS = ("equal", "allclose", "is_nonzero")
@@ -224,6 +233,9 @@ class OnCard(TorchFunctionMode):
             return args[0]
         if name == "__deepcopy__":
             return deep_copy(*args)
+        if func in BACKWARD:
+            with patch.object(torch.autograd, "_engine_run_backward", self.run_backward):
+                return func(*args, **kwargs)
         if name in ("dropout", "dropout_"):
             return dropout(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
@@ -235,9 +247,11 @@ class OnCard(TorchFunctionMode):
         if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
             args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
         if "device" in kwargs:
-            kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
+            kwargs = kwargs | {"device": sent_to(kwargs["device"])}
         if name == "to":
-            args = (args[0], *map(on_cpu, args[1:]))
+            args = (args[0], *map(sent_to, args[1:]))
+        if name == "_parse_to":  # of a module
+            args = tuple(map(sent_to, args))
         if cast_type():
             if name == "cross_entropy" and is_narrow(args[0]):
                 return cross_entropy(*args, **kwargs)
@@ -251,6 +265,11 @@ class OnCard(TorchFunctionMode):
         if name == "topk" and is_fake(found[1]) and found[1].numel() <= MOST_KNOWN_NUMBERS:
             return type(found)((found[0], self.chosen(args[0], found[1], *args[2:], **kwargs)))
         return found
+
+    def run_backward(self, *values: Any, **named: Any) -> Any:
+        """Here too: what is made again in a backward pass takes the same kernels."""
+        with self:
+            return RUN_BACKWARD(*values, **named)
 
     def chosen(self, x: Tensor, indices: Tensor, dim: int = -1, *_: Any, **named: Any) -> Tensor:
         """What a router chooses, which decides sizes."""
@@ -311,7 +330,7 @@ def deep_copy(x: Tensor, memo: dict[int, Any]) -> Any:
     return memo[id(x)]
 
 
-# How libraries build a model of its configuration alone: the class that reads weights, and what stands for its reading
+# How libraries build a model of its configuration alone: what stands for the reading of weights
 def of_transformers(read: Any, kind: Any, name: Any, *values: Any, config: Any = None, **named: Any) -> Any:
     asked = {key: named.pop(key) for key in ("dtype", "torch_dtype") if key in named}
     if isinstance(config, str | PathLike | None):
@@ -325,9 +344,56 @@ def of_diffusers(read: Any, kind: Any, name: Any, *, torch_dtype: Any = None, **
     return kind.from_config(kind.load_config(name, **named)).to(torch_dtype).eval()
 
 
-BUILT = {
-    "transformers.modeling_utils": ("PreTrainedModel", of_transformers),
-    "diffusers.models.modeling_utils": ("ModelMixin", of_diffusers),
+def of_configuration(build: Callable[..., Any], trace: StepTrace, read: Any) -> Any:
+    def make(kind: Any, *values: Any, **named: Any) -> Any:
+        logging.disable(logging.WARNING)  # that weights are missing
+        try:
+            found = build(read.__func__, kind, *values, **named)
+        finally:
+            logging.disable(logging.NOTSET)
+        what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
+        trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
+        return found
+
+    return classmethod(make)
+
+
+def without_triton(trace: StepTrace, run: Any) -> Any:
+    """A kernel writes into tensors that it is given."""
+
+    def leave_out(kernel: Any, *_: Any, **__: Any) -> None:
+        name = getattr(getattr(kernel, "fn", kernel), "__name__", "")
+        trace.notes[f"{lines_of(sys._getframe(1))}: the Triton kernel {name} was left out, and its FLOPs with it"] = None
+
+    return leave_out
+
+
+def refuse(why: str, trace: StepTrace, function: Any) -> Any:
+    def stop(*_: Any, **__: Any) -> None:
+        raise Uncountable(f"{lines_of(sys._getframe(1))}: {why}")
+
+    return stop
+
+
+DEEPSPEED = (
+    "DeepSpeed's engine takes memory of its own, which nobody sees here; its stages 1 to 3 shard what fully_shard() of "
+    "torch.distributed.fsdp does: count the step with it"
+)
+GRAPHS = "what a CUDA graph runs again is run by no Python, and so not seen here; count the step without CUDA graphs"
+NCCL = "torch.cuda.nccl sends without a process group; take what torch.distributed has for it"
+# What is refused of CUDA
+REFUSED: tuple[tuple[Any, str, str], ...] = (
+    (torch.cuda.CUDAGraph, "__new__", GRAPHS),
+    *((torch.cuda, name, GRAPHS) for name in ("graph_pool_handle", "make_graphed_callables")),
+    *((nccl, name, NCCL) for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "init_rank")),
+)
+# What stands for a library's part, by its module, once it is imported
+LIBRARIES: dict[str, tuple[str, str, Callable[[StepTrace, Any], Any]]] = {
+    "transformers.modeling_utils": ("PreTrainedModel", "from_pretrained", partial(of_configuration, of_transformers)),
+    "diffusers.models.modeling_utils": ("ModelMixin", "from_pretrained", partial(of_configuration, of_diffusers)),
+    "triton.runtime.jit": ("JITFunction", "run", without_triton),
+    "triton.runtime.autotuner": ("Autotuner", "run", without_triton),
+    "deepspeed": ("", "initialize", partial(refuse, DEEPSPEED)),
 }
 
 
@@ -429,29 +495,17 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
 
-    def of_configuration(build: Callable[..., Any], read: Callable[..., Any]) -> Any:
-        def make(kind: Any, *values: Any, **named: Any) -> Any:
-            logging.disable(logging.WARNING)  # that weights are missing
-            try:
-                found = build(read, kind, *values, **named)
-            finally:
-                logging.disable(logging.NOTSET)
-            what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
-            trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
-            return found
-
-        return classmethod(make)
-
-    unseen, load_module = dict(BUILT), builtins.__import__
+    unseen, load_module = dict(LIBRARIES), builtins.__import__
 
     def load_and_look(*values: Any, **named: Any) -> Any:
-        """An import, after which a library may be there that reads weights."""
+        """An import, after which a library may be there."""
         module = load_module(*values, **named)
-        for name in [name for name, (kind, _) in unseen.items() if hasattr(sys.modules.get(name), kind)]:
-            kind, build = unseen.pop(name)
-            reader = getattr(sys.modules[name], kind)
-            new = of_configuration(build, reader.from_pretrained.__func__)
-            stack.enter_context(patch.object(reader, "from_pretrained", new))
+        for name in [name for name in unseen if name in sys.modules]:
+            kind, part, make = unseen[name]
+            owner = getattr(sys.modules[name], kind, None) if kind else sys.modules[name]
+            if old := getattr(owner, part, None):
+                unseen.pop(name)
+                stack.enter_context(patch.object(owner, part, make(trace, old)))
         return module
 
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
@@ -468,6 +522,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (torch, "is_autocast_enabled", is_enabled),
             (torch, "get_autocast_dtype", lambda device_type: of_type(on_cpu(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
+            *((place, name, refuse(why, trace, None)) for place, name, why in REFUSED),
             (torch, "save", save),
             (flex_attention, "flex_attention", flex),
             *((torch.cuda.nvtx, name, do_nothing) for name in ("range_push", "range_pop", "mark")),

@@ -101,7 +101,7 @@ def count(
     except Uncountable:
         raise
     except Exception as error:
-        raise Uncountable(reason(error)) from error
+        raise Uncountable(reason(first(error))) from error
     finally:
         for hook in hooks:
             hook.remove()
@@ -114,6 +114,13 @@ def count(
     if snapshot:
         write_snapshot(snapshot, changes(trace), "flops-bytes count")
     return found
+
+
+def first(error: Any) -> Any:
+    """The error of which others were made."""
+    while error.__cause__:
+        error = error.__cause__
+    return error
 
 
 def reason(error: Exception) -> str:

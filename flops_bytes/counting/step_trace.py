@@ -2,6 +2,7 @@
 
 # --8<-- [start:setup]
 import gc
+import math
 import sys
 import sysconfig
 from collections import Counter, defaultdict
@@ -44,11 +45,28 @@ def convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *options: 
     return int(sum(wanted[:2]) * conv_flop_count(list(x.shape), list(weight.shape), list(gradient.shape), transposed))
 
 
+def grouped_mm(a: Tensor, b: Tensor, *more: Any, **named: Any) -> int:
+    """Of groups of rows or columns, which end where a tensor of whole numbers says, if those are known."""
+    sizes = {"k": a.shape[-1], "m": a.shape[-2], "n": b.shape[-1], "groups": 1}
+    ends = next((x for x in tensors_in((more, named)) if x.dtype == torch.int32), None)
+    if ends is None:
+        sizes["groups"] = a.shape[0]
+    elif not isinstance(ends, FakeTensor):
+        ragged = {(2, 3): "m", (3, 2): "n", (2, 2): "k"}[a.dim(), b.dim()]
+        with _disable_current_modes():
+            sizes[ragged] = int(ends[-1])
+    return 2 * math.prod(sizes.values())
+
+
 FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
-FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
+FLOPS |= {
+    torch.ops.aten.convolution_backward: convolution_backward,
+    torch.ops.aten._grouped_mm: grouped_mm,
+    torch.ops.aten._scaled_grouped_mm: grouped_mm,
+}
 TOKENS = "tokens"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
 BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
@@ -134,6 +152,14 @@ INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool, torch.uint8, torch.uint6
 MOST_KNOWN_NUMBERS = 2**20  # numbers
 MOST_CONSTANT_NUMBERS = 2**10  # that PyTorch computes for fake tensors, until one is written to
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
+
+
+def count_bins(x: Tensor, *options: Any, **named: Any) -> Tensor:
+    """torch.histc of whole numbers, which CUDA has and the CPU has not."""
+    return torch.histc(x.double(), *options, **named).to(x.dtype)
+
+
+WHOLE_NUMBERS: dict[Any, Any] = {torch.ops.aten.histc.default: count_bins}
 
 
 def is_on_meta(x: Tensor) -> bool:
@@ -349,7 +375,7 @@ class StepTrace(Trace):
             return self.collect(found, func, types, args, kwargs)
         if self.fake and is_known(func, inputs, kwargs):
             with unset_fake_temporarily():
-                result = super().__torch_dispatch__(func, types, args, kwargs)
+                result = super().__torch_dispatch__(WHOLE_NUMBERS.get(func, func), types, args, kwargs)
             if all(is_integer(each) for each in tensors_in(result)):
                 if is_sized_by_numbers(func, inputs) and (where := lines_of(sys._getframe())):
                     self.notes[f"{where}: this size follows from numbers that were made here, at random perhaps"] = None

@@ -251,6 +251,23 @@ def step():
     )
 
 
+def test_what_is_made_again_takes_the_cards_kernels(write: Write) -> None:
+    text = """from torch.utils.checkpoint import checkpoint
+model = nn.Sequential(nn.Linear(64, 64), nn.RMSNorm(64), nn.Linear(64, 64)).cuda().bfloat16()
+def step():
+    x = torch.ones(32, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    loss = checkpoint(model, x, use_reentrant=False).sum()
+    {}
+"""
+    found = [counted(write(text.format(line))) for line in ("loss.backward()", "torch.autograd.grad(loss, x)")]
+    assert [each.again_flops for each in found] == 2 * [2 * 32 * 64 * 64]
+
+
+def test_a_card_may_be_a_number(write: Write) -> None:
+    text = LINEAR.replace(".cuda()", ".to(1)").replace('device="cuda"', "device=1")
+    assert counted(write(text)).peak_bytes == counted(write(LINEAR)).peak_bytes
+
+
 @pytest.mark.parametrize(("how", "copies"), [("", 1), ("fused=True", 0)])
 def test_an_optimizer_works_as_on_a_card(write: Write, how: str, copies: int) -> None:
     text = LINEAR.replace("SGD(model.parameters(), lr=1.0, momentum=0.9)", f"AdamW(model.parameters(), {how})")

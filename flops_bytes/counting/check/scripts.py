@@ -1,0 +1,287 @@
+"""Training scripts that people know, counted as they are: a configuration and random tokens stand for what they load.
+
+`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, whose names
+are those of their repositories, with what they import on the PYTHONPATH, and prints a table.
+"""
+
+# --8<-- [start:setup]
+import argparse
+import multiprocessing
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch.utils.data import IterableDataset
+
+from flops_bytes.counting.count import script
+from flops_bytes.counting.counted import Counted
+from flops_bytes.counting.ranks import count_ranks
+from flops_bytes.counting.step_trace import Uncountable
+
+LIMIT = 600  # seconds a script
+VOCABULARY = 1000  # of random tokens
+# --8<-- [end:setup]
+
+
+# --8<-- [start:stand_ins]
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(VOCABULARY, shape)
+
+
+@contextmanager
+def of_torchtitan_02() -> Iterator[None]:
+    """torchtitan 0.2: its data set and its tokenizer."""
+    from torchtitan.components.tokenizer import HuggingFaceTokenizer
+    from torchtitan.hf_datasets import text_datasets
+
+    class Texts(IterableDataset[Any]):
+        def __init__(self, *_: Any, seq_len: int, **__: Any) -> None:
+            self.length = seq_len
+
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                row = tokens(self.length + 1)
+                yield {"input": row[:-1]}, row[1:]
+
+    def load(self: Any, *_: Any) -> None:
+        self.eos_id = 0
+
+    with (
+        patch.object(text_datasets, "HuggingFaceTextDataset", Texts),
+        patch.object(HuggingFaceTokenizer, "__init__", load),
+    ):
+        yield
+
+
+@contextmanager
+def of_torchtitan() -> Iterator[None]:
+    """torchtitan of August 2026: its data loader and its tokenizer."""
+    from torchtitan.components.data.loader import GrainDataLoader
+    from torchtitan.components.tokenizer import HuggingFaceTokenizer
+
+    def load(self: Any, config: Any, *, num_tokens_per_batch: int, max_context_length: int, **_: Any) -> None:
+        def batches() -> Iterator[Any]:
+            while True:
+                row = tokens(num_tokens_per_batch + 1)
+                yield {"input": row[:-1], "positions": torch.arange(num_tokens_per_batch) % max_context_length}, row[1:]
+
+        self._iterator = batches()
+
+    def read(self: Any, *_: Any, **__: Any) -> None:
+        self.eos_id = 0
+
+    with (
+        patch.object(GrainDataLoader, "__init__", load),
+        patch.object(HuggingFaceTokenizer, "__init__", read),
+        patch.object(torch.distributed, "set_timeout", lambda *_: None, create=True),  # of a PyTorch after 2.13
+    ):
+        yield
+
+
+@contextmanager
+def of_nanochat() -> Iterator[None]:
+    """Its tokenizer of 32,768 words, and its data loader."""
+    from nanochat import dataloader, tokenizer
+
+    def load(_: Any, rows: int, length: int, *__: Any, **___: Any) -> Iterator[Any]:
+        while True:
+            both = tokens(2, rows, length)
+            yield both[0], both[1], {"epoch": 1, "pq_idx": 0, "rg_idx": 0}
+
+    class Words:
+        def get_vocab_size(self) -> int:
+            return 32768
+
+    with (
+        patch.object(tokenizer, "get_tokenizer", Words),
+        patch.object(tokenizer, "get_token_bytes", lambda device: tokens(32768)),
+        patch.object(dataloader, "tokenizing_distributed_data_loader_with_state_bos_bestfit", load),
+    ):
+        yield
+
+
+# --8<-- [end:stand_ins]
+
+
+# --8<-- [start:cases]
+class Case(NamedTuple):
+    """A script as torchrun would start it."""
+
+    checkout: str  # a folder
+    file: str
+    arguments: str = ""
+    world: int = 8
+    ranks: list[int] | None = [0]  # None: those that differ from rank 0
+    stand_in: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def run(self, folder: Path) -> None:
+        """The script, on one rank."""
+        root, asked = folder / self.checkout, self.arguments.split()
+        with (
+            patch.object(sys, "path", [str(root), *sys.path]),
+            patch.object(sys, "argv", [self.file, *asked]),  # which some read when they are imported
+            self.stand_in(),
+        ):
+            script(root / self.file, "", asked)()
+
+
+TITAN = ("torchtitan-v0.2.2", "torchtitan/train.py")
+
+
+def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
+    path = f"torchtitan/models/{config}.toml"
+    arguments = f"--job.config_file {{root}}/{path} --metrics.log_freq 1 " + " ".join(more)
+    return Case(*TITAN, arguments, world, ranks, of_torchtitan_02)
+
+
+def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
+    """Of August 2026."""
+    arguments = f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs " + " ".join(more)
+    return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
+
+
+CASES: dict[str, Case] = {
+    "new-titan-8b": new_titan("llama3", "llama3_8b", 64),
+    "new-titan-70b": new_titan("llama3", "llama3_70b", 64),
+    "new-titan-moe": new_titan("qwen3", "qwen3_moe_debug", 8),
+    "new-titan-deepseek": new_titan("deepseek_v3", "deepseek_v3_debugmodel", 8),
+    "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, [0, 7], of_nanochat),
+    "tp": Case("examples", "distributed/tensor_parallelism/tensor_parallel_example.py"),
+    "sp": Case("examples", "distributed/tensor_parallelism/sequence_parallel_example.py"),
+    "fsdp-tp": Case("examples", "distributed/tensor_parallelism/fsdp_tp_example.py"),
+    "fsdp2": Case("examples", "distributed/FSDP2/example.py", "--mixed-precision --explicit-prefetching"),
+    "ddp": Case("examples", "distributed/ddp/example.py"),
+    "titan-8b": titan("llama3/train_configs/llama3_8b", 64),
+    "titan-70b": titan("llama3/train_configs/llama3_70b", 64),
+    "titan-8b-tp": titan("llama3/train_configs/llama3_8b", 16, "--parallelism.tensor_parallel_degree 4"),
+    "titan-8b-pp": titan(
+        "llama3/train_configs/llama3_8b",
+        64,
+        "--parallelism.pipeline_parallel_degree 8 --parallelism.pipeline_parallel_schedule 1F1B",
+        "--training.local_batch_size 8",
+        ranks=None,
+    ),
+    "titan-70b-3d": titan(
+        "llama3/train_configs/llama3_70b", 256, "--parallelism.pipeline_parallel_degree 4", ranks=None
+    ),
+    "titan-8b-cp": titan("llama3/train_configs/llama3_8b", 16, "--parallelism.context_parallel_degree 2"),
+    "titan-8b-ddp": titan(
+        "llama3/train_configs/llama3_8b",
+        8,
+        "--parallelism.data_parallel_replicate_degree 8 --parallelism.data_parallel_shard_degree 1",
+    ),
+    "titan-8b-hsdp": titan("llama3/train_configs/llama3_8b", 16, "--parallelism.data_parallel_replicate_degree 2"),
+    "titan-deepseek": titan(
+        "deepseek_v3/train_configs/debug_model",
+        8,
+        "--parallelism.expert_parallel_degree 4 --activation_checkpoint.mode full",
+    ),
+    "titan-deepseek-16b": titan("deepseek_v3/train_configs/deepseek_v3_16b", 64, "--activation_checkpoint.mode full"),
+    "titan-qwen3-moe": titan("qwen3/train_configs/qwen3_moe_debug", 8),
+    "titan-llama4": titan(
+        "llama4/train_configs/debug_model",
+        8,
+        "--parallelism.expert_parallel_degree 4 --activation_checkpoint.mode full",
+    ),
+}
+# --8<-- [end:cases]
+
+
+# --8<-- [start:run]
+class Ran(NamedTuple):
+    """What came of a script."""
+
+    found: dict[int, Counted]
+    refused: str
+    seconds: float
+    cpu_seconds: float  # of all processes, on a machine that does other things too
+    mib: int  # of the largest rank's process
+
+
+def run(case: Case, folder: Path, loud: bool) -> Ran:
+    """Counts a script; what it prints is dropped."""
+    size = multiprocessing.Array("l", case.world)
+
+    def step() -> None:
+        with ExitStack() as stack:
+            if not loud:
+                stack.enter_context(redirect_stdout(StringIO()))
+                stack.enter_context(redirect_stderr(StringIO()))
+            try:
+                case.run(folder)
+            finally:
+                size[int(__import__("os").environ["RANK"])] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def stop(*_: Any) -> None:
+        raise Uncountable(f"is not counted within {LIMIT} seconds")
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = used.ru_utime + used.ru_stime
+    started, found, refused = time.perf_counter(), dict[int, Counted](), ""
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(LIMIT)
+    try:
+        found = count_ranks(step, case.world, case.ranks)
+    except Uncountable as refusal:
+        refused = str(refusal)
+    finally:
+        signal.alarm(0)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Ran(found, refused, time.perf_counter() - started, used.ru_utime + used.ru_stime - before, max(size) // 1024)
+
+
+def commit_of(checkout: Path) -> str:
+    """As git has it, or what its folder is called by."""
+    asked = ["git", "-C", str(checkout), "rev-parse", "--short=7", "HEAD"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    return found or checkout.name.rpartition("-")[2]
+
+
+def row(name: str, case: Case, ran: Ran, folder: Path) -> str:
+    """Of the table."""
+    start = f"| {name} | {commit_of(folder / case.checkout)} | {case.world} |"
+    end = f"{ran.seconds:.0f} | {ran.cpu_seconds:.0f} | {ran.mib} |"
+    if ran.refused:
+        return f"{start} refused: {ran.refused} | | | | {end}"
+    ranks = ", ".join(map(str, ran.found))
+    peaks = ", ".join(f"{each.peak_bytes / 2**30:.2f}" for each in ran.found.values())
+    flops = max(sum(each.flops.values()) for each in ran.found.values())
+    sent: Counter[str] = Counter()
+    for each in max(ran.found.values(), key=lambda each: sum(sent.sent_bytes for sent in each.sent)).sent:
+        sent[each.collective] += each.sent_bytes
+    told = ", ".join(f"{kind} {size / 2**30:.3g}" for kind, size in sent.most_common() if size)
+    return f"{start} {ranks} | {peaks} | {flops:.4g} | {told} | {end}"
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkouts", type=Path, required=True)
+    parser.add_argument("--loud", action="store_true", help="prints what the scripts print, and what is counted")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
+    asked = parser.parse_args()
+    print("| script | commit | ranks | counted | peak, GiB | FLOPs | sent, GiB | seconds | of CPUs | MiB |", flush=True)
+    print(f"|{'---|' * 10}", flush=True)
+    for name in asked.names or CASES:
+        case, folder = CASES[name], asked.checkouts.resolve()
+        case = case._replace(arguments=case.arguments.format(root=folder / case.checkout))
+        ran = run(case, folder, asked.loud)
+        print(row(name, case, ran, folder), flush=True)
+        if asked.loud:
+            print(*(f"rank {rank}\n{found}\n{found.sharded}" for rank, found in ran.found.items()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
+# --8<-- [end:run]
