@@ -29,6 +29,7 @@ import torch.distributed as dist
 from torch._subclasses import FakeTensor
 from torch.distributed import device_mesh, distributed_c10d, fsdp
 from torch.distributed.fsdp._fully_shard import _fsdp_param
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -236,7 +237,7 @@ def fake_group(world: World, rank: int, post: Post, trace: StepTrace) -> Iterato
             trace.name([bucket.flat for bucket in self.buckets], "buckets of gradients")
 
     allocate = _fsdp_param.FSDPParam.alloc_all_gather_outputs
-    mesh = device_mesh.DeviceMesh
+    mesh, shapes = device_mesh.DeviceMesh, "_propagate_tensor_meta_non_cached"  # of whole tensors, which no rank has
     kinds = (FunctionType, property, staticmethod, classmethod)
     methods = {name: each for name, each in vars(mesh).items() if isinstance(each, kinds)}
     functions = objects(post, trace) | {
@@ -250,6 +251,7 @@ def fake_group(world: World, rank: int, post: Post, trace: StepTrace) -> Iterato
         for place, called, stands in (
             *(each for name, new in functions.items() for each in everywhere(name, new)),
             *((mesh, name, outside(method)) for name, method in methods.items()),
+            (ShardingPropagator, shapes, outside(getattr(ShardingPropagator, shapes))),
             (dist, "get_backend", lambda *_, **__: "nccl"),
             (dist, "is_nccl_available", lambda: True),
             (torch.cuda.nccl, "version", lambda: (2, 27, 5)),
