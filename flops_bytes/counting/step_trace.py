@@ -39,6 +39,7 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
 }
 FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
 TOKENS = "tokens"
+DRAWN = "{}: this follows from numbers that were drawn at random here, and is counted as they came out"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
 BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
 
@@ -130,10 +131,22 @@ def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
     return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
 
 
+def is_drawn(func: Any, inputs: list[Tensor], result: Any) -> bool:
+    """Whether an operation draws numbers at random, and from nothing else: such as where an image is cut."""
+    is_weight = isinstance(result, nn.Parameter)
+    return torch.Tag.nondeterministic_seeded in func.tags and all(x is result for x in inputs) and not is_weight
+
+
+def is_by_chance(x: Tensor) -> bool:
+    """Whether it has numbers that were drawn at random, or follow from some."""
+    return isinstance(x, FakeTensor) and x.constant is not None and getattr(x, "is_drawn", False)
+
+
 def is_constant(func: Any, inputs: list[Tensor], result: Any) -> bool:
     """Whether an operation makes a few numbers that a fake tensor can remember: such as rates of stochastic depth."""
-    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange")
-    return named and not inputs and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
+    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange") and not inputs
+    is_made = named or is_drawn(func, inputs, result)
+    return is_made and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
@@ -310,9 +323,16 @@ class StepTrace(Trace):
             self.use(inputs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if self.fake and is_constant(func, inputs, result):
+            result.is_drawn = is_drawn(func, inputs, result)
             with unset_fake_temporarily():
-                result.constant = func(*args, **kwargs)
+                own = [torch.empty(x.shape, dtype=x.dtype) for x in inputs]  # what is drawn in place
+                result.constant = func(*own, *args[len(own) :], **kwargs)
             self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
+        elif any(map(is_by_chance, inputs)):
+            if torch.Tag.data_dependent_output in func.tags or is_sized_by_numbers(func, inputs):
+                self.notes[DRAWN.format(lines_of(sys._getframe()))] = None
+            for each in tensors_in(result):
+                each.is_drawn = True
         packet, turn = func._overloadpacket, len(self.workers)
         amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
@@ -342,7 +362,22 @@ class StepTrace(Trace):
                 self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = None
 
     # --8<-- [start:hooks]
-    def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def as_forward(self, closure: Any) -> Any:
+        """What an optimizer calls in its step is no update."""
+        if not callable(closure) or isinstance(closure, torch.optim.Optimizer):
+            return closure
+
+        def call(*values: Any, **named: Any) -> Any:
+            self.updating -= 1
+            try:
+                return closure(*values, **named)
+            finally:
+                self.updating += 1
+
+        return call
+
+    def before_update(self, optimizer: torch.optim.Optimizer, values: Any = (), named: Any = None) -> Any:
+        """Gives back what the optimizer's step takes."""
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = weights_of(optimizer)
@@ -350,6 +385,7 @@ class StepTrace(Trace):
             raise Uncountable(f"{lines_of(sys._getframe())}: the optimizer's weights have memory; {BUILD_INSIDE}")
         self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
         self.name(weights, "weights")
+        return tuple(map(self.as_forward, values)), {key: self.as_forward(each) for key, each in (named or {}).items()}
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating -= 1
