@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.lessons.trace import Trace, tensors_in
@@ -38,6 +39,23 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
     for end in ("", "_backward")
 }
 FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, _: Any, lengths: Any, *__: Any) -> tuple[Tensor, Tensor]:
+    """As aten/src/ATen/native/cuda/LossCTC.cu: a loss a sequence, and a number for each frame and place of a target."""
+    if isinstance(lengths, FakeTensor) or not len(lengths):
+        if targets.dim() < 2:
+            raise Uncountable(f"{lines_of(sys._getframe())}: {CTC}")
+        longest = targets.shape[1]
+    else:
+        with unset_fake_temporarily():
+            longest = int(max(lengths))
+    frames, batch, _ = log_probs.shape
+    return log_probs.new_empty(batch), log_probs.new_empty(batch, frames, 2 * longest + 1)
+
+
+RULES: dict[Any, Any] = {torch.ops.aten._ctc_loss.default: ctc_loss, torch.ops.aten._ctc_loss.Tensor: ctc_loss}
+CTC = "the lengths of ctc_loss()'s targets are not known; give it targets that are padded, a row for each"
 TOKENS = "tokens"
 DRAWN = "{}: this follows from numbers that were drawn at random here, and is counted as they came out"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
@@ -122,13 +140,14 @@ def is_integer(x: Tensor) -> bool:
     return x.dtype in INTEGER_DTYPES
 
 
-def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
+def is_known(func: Any, inputs: list[Tensor], args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operation has only whole numbers that are known, few enough to compute: indices, lengths, words."""
     if inputs:
         known = all(not isinstance(x, FakeTensor) and is_integer(x) and x.numel() <= MOST_KNOWN_NUMBERS for x in inputs)
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
-    return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
+    whole = kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange")
+    return name in MAKERS and whole and func(*args, **kwargs).numel() <= MOST_KNOWN_NUMBERS
 
 
 def is_drawn(func: Any, inputs: list[Tensor], result: Any) -> bool:
@@ -310,7 +329,7 @@ class StepTrace(Trace):
         self.see(made_again)
         if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
             self.look_outside(inputs)
-        if self.fake and is_known(func, inputs, kwargs):
+        if self.fake and is_known(func, inputs, args, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
             if all(is_integer(each) for each in tensors_in(result)):
@@ -321,7 +340,9 @@ class StepTrace(Trace):
         is_made = self.moment == "forward" and not has_graph
         if not is_made:
             self.use(inputs)
-        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.fake and func.is_view:  # of known numbers: a view of them is no storage of its own
+            args, kwargs = tree_map_only(Tensor, self.as_fake, (args, kwargs))
+        result = super().__torch_dispatch__(RULES.get(func, func) if self.fake else func, types, args, kwargs)
         if self.fake and is_constant(func, inputs, result):
             result.is_drawn = is_drawn(func, inputs, result)
             with unset_fake_temporarily():
@@ -350,6 +371,10 @@ class StepTrace(Trace):
         else:
             self.amounts.update(amounts)
         return result
+
+    def as_fake(self, x: Tensor) -> Tensor:
+        """One and the same for known numbers."""
+        return x if isinstance(x, FakeTensor) else self.fake.fake_tensor_converter.from_real_tensor(self.fake, x)
 
     def look_outside(self, inputs: list[Tensor]) -> None:
         """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
