@@ -28,6 +28,7 @@ from flops_bytes.lessons.trace import tensors_in
 
 ASKED = "{}: a question about numbers was answered by {}, so that what a {} would run is not counted"
 NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+RNN = "{} was counted as PyTorch's own operations, whose bytes are not those that cuDNN keeps"
 # --8<-- [end:setup]
 
 
@@ -203,6 +204,8 @@ class OnCard(TorchFunctionMode):
             return fused_norm(*args, **kwargs)
         if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
             return self.number(func, *args, **kwargs)
+        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+            self.trace.notes[RNN.format(name)] = None
         if (answer := answer_of(name, args)) is not None:
             found = func(*args, **kwargs)
             found.answer = answer
@@ -446,6 +449,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # its LSTM is one kernel of a CPU
         load_and_look("sys")  # for those that are there already
         yield
 

@@ -2,6 +2,7 @@
 
 # --8<-- [start:setup]
 import gc
+import math
 import sys
 import sysconfig
 from collections import Counter, defaultdict
@@ -38,7 +39,26 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
-FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
+def product(a: Tensor, b: Tensor, *_: Any, **__: Any) -> int:
+    """Of matrices, of a matrix and a vector, of two vectors; and of groups of rows, which are torch._grouped_mm()'s."""
+    groups = a.shape[0] if a.dim() == b.dim() == 3 else 1
+    return 2 * groups * math.prod(a.shape[-2:]) * (b.shape[-1] if b.dim() > 1 else 1)
+
+
+def added_product(_: Tensor, a: Tensor, b: Tensor, **__: Any) -> int:
+    return product(a, b)
+
+
+aten = torch.ops.aten
+FLOPS |= dict.fromkeys((aten.mv, aten.dot, aten.vdot, aten._int_mm, aten._grouped_mm), product)
+FLOPS |= {aten.addmv: added_product, aten.convolution_backward: convolution_backward}
+# What else makes products, and has no formula
+PRODUCTS = set(
+    """addr addbmm _trilinear _sparse_mm _sparse_addmm _scaled_grouped_mm mkldnn_rnn_layer _cudnn_rnn linalg_eig
+    _linalg_eigh linalg_qr _linalg_svd linalg_inv_ex _linalg_solve_ex linalg_lu linalg_lu_factor_ex linalg_cholesky_ex
+    linalg_solve_triangular triangular_solve linalg_lstsq linalg_matrix_exp cholesky_inverse ormqr""".split()
+)
+PYTORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional")  # kernels by its own formulas
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, _: Any, lengths: Any, *__: Any) -> tuple[Tensor, Tensor]:
@@ -54,9 +74,25 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, _: Any, lengths: Any, *__: Any)
     return log_probs.new_empty(batch), log_probs.new_empty(batch, frames, 2 * longest + 1)
 
 
-RULES: dict[Any, Any] = {torch.ops.aten._ctc_loss.default: ctc_loss, torch.ops.aten._ctc_loss.Tensor: ctc_loss}
+def as_first_made(func: Any) -> Any:
+    """A kernel that makes its result as large as its input and then cuts it to size, in the same storage."""
+
+    def rule(*inputs: Any, **named: Any) -> Tensor:
+        found: Tensor = func(*inputs, **named)
+        size = max(x.numel() for x in tensors_in((inputs, named)))
+        if size <= found.numel():
+            return found
+        return found.new_empty(size).as_strided(found.shape, found.stride())
+
+    return rule
+
+
+CUT = (aten.mse_loss, aten.smooth_l1_loss, aten.binary_cross_entropy, aten.col2im)
+RULES: dict[Any, Any] = {each.default: as_first_made(each.default) for each in CUT}
+RULES |= {aten._ctc_loss.default: ctc_loss, aten._ctc_loss.Tensor: ctc_loss}
 CTC = "the lengths of ctc_loss()'s targets are not known; give it targets that are padded, a row for each"
 TOKENS = "tokens"
+NO_FORMULA = "{}: {} has no formula here, so that its FLOPs are left out, if it makes products"
 DRAWN = "{}: this follows from numbers that were drawn at random here, and is counted as they came out"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
 BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
@@ -362,6 +398,8 @@ class StepTrace(Trace):
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
             flops = formula(*args, **kwargs, out_val=result)
             amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
+        elif func.namespace not in PYTORCHS or packet.__name__ in PRODUCTS:
+            self.notes[NO_FORMULA.format(self.line, packet)] = None
         if packet is torch.ops.aten.embedding and self.moment == "forward":
             amounts[turn, self.moment, TOKENS, str(args[0].untyped_storage()._cdata)] += args[1].numel()
         if is_made:
