@@ -214,6 +214,8 @@ class OnCard(TorchFunctionMode):
             return format(self.number(torch.Tensor.item, args[0], written=True), args[1])
         if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
             args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
+        if name == "ctc_loss":  # of lists, its mean makes a tensor whose memory it writes
+            args = tuple(torch.tensor(each) if isinstance(each, list | tuple) else each for each in args)
         if "device" in kwargs:
             kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
         if name == "to":
@@ -449,7 +451,8 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
-        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # its LSTM is one kernel of a CPU
+        stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())  # type: ignore[attr-defined]
+        torch._C._set_mkldnn_enabled(False)  # type: ignore[attr-defined]  # its LSTM is one kernel of a CPU
         load_and_look("sys")  # for those that are there already
         yield
 

@@ -39,6 +39,8 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
+
+
 def product(a: Tensor, b: Tensor, *_: Any, **__: Any) -> int:
     """Of matrices, of a matrix and a vector, of two vectors; and of groups of rows, which are torch._grouped_mm()'s."""
     groups = a.shape[0] if a.dim() == b.dim() == 3 else 1
