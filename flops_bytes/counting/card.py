@@ -232,8 +232,8 @@ class OnCard(TorchFunctionMode):
     def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
         """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it.
 
-        PyTorch's loops and checks end as answer_of() has it; where it compares numbers or follows a loss, as LBFGS does,
-        that is noted.
+        PyTorch's loops and checks end as answer_of() has it; where it compares numbers or follows a loss, as LBFGS
+        does, that is noted.
         """
         try:
             return func(*args, **kwargs)
@@ -451,8 +451,8 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
-        stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())  # type: ignore[attr-defined]
-        torch._C._set_mkldnn_enabled(False)  # type: ignore[attr-defined]  # its LSTM is one kernel of a CPU
+        stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+        torch._C._set_mkldnn_enabled(False)  # its LSTM is one kernel of a CPU
         load_and_look("sys")  # for those that are there already
         yield
 

@@ -118,8 +118,8 @@ def reason(error: Exception) -> str:
     where, said = line_of(error), str(error).strip().partition("\n")[0]
     if ".numpy() is not supported" in said:
         return (
-            f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out, or name "
-            "a function that takes a step without it, on a batch of its own"
+            f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out, or "
+            "name a function that takes a step without it, on a batch of its own"
         )
     if isinstance(error, DataDependentOutputException):
         return (

@@ -55,11 +55,12 @@ aten = torch.ops.aten
 FLOPS |= dict.fromkeys((aten.mv, aten.dot, aten.vdot, aten._int_mm, aten._grouped_mm), product)
 FLOPS |= {aten.addmv: added_product, aten.convolution_backward: convolution_backward}
 # What else makes products, and has no formula
-PRODUCTS = set(
-    """addr addbmm _trilinear _sparse_mm _sparse_addmm _scaled_grouped_mm mkldnn_rnn_layer _cudnn_rnn linalg_eig
-    _linalg_eigh linalg_qr _linalg_svd linalg_inv_ex _linalg_solve_ex linalg_lu linalg_lu_factor_ex linalg_cholesky_ex
-    linalg_solve_triangular triangular_solve linalg_lstsq linalg_matrix_exp cholesky_inverse ormqr""".split()
-)
+NAMES = """
+addr addbmm _trilinear _sparse_mm _sparse_addmm _scaled_grouped_mm mkldnn_rnn_layer _cudnn_rnn linalg_eig _linalg_eigh
+linalg_qr _linalg_svd linalg_inv_ex _linalg_solve_ex linalg_lu linalg_lu_factor_ex linalg_cholesky_ex linalg_lstsq
+linalg_solve_triangular triangular_solve linalg_matrix_exp cholesky_inverse ormqr
+"""
+PRODUCTS = set(NAMES.split())
 PYTORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional")  # kernels by its own formulas
 
 
@@ -391,7 +392,7 @@ class StepTrace(Trace):
             if torch.Tag.data_dependent_output in func.tags or is_sized_by_numbers(func, inputs):
                 self.notes[DRAWN.format(lines_of(sys._getframe()))] = None
             for each in tensors_in(result):
-                each.is_drawn = True
+                each.is_drawn = True  # type: ignore[attr-defined]
         packet, turn = func._overloadpacket, len(self.workers)
         amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
@@ -414,7 +415,8 @@ class StepTrace(Trace):
 
     def as_fake(self, x: Tensor) -> Tensor:
         """One and the same for known numbers."""
-        return x if isinstance(x, FakeTensor) else self.fake.fake_tensor_converter.from_real_tensor(self.fake, x)
+        fake = self.fake
+        return x if isinstance(x, FakeTensor) or not fake else fake.fake_tensor_converter.from_real_tensor(fake, x)
 
     def look_outside(self, inputs: list[Tensor]) -> None:
         """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
