@@ -23,11 +23,15 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from torch.utils.data import DataLoader
 
-from flops_bytes.counting.step_trace import MOST_CONSTANT_NUMBERS, TORCH, StepTrace, lines_of
+from flops_bytes.counting.step_trace import MOST_CONSTANT_NUMBERS, TORCH, StepTrace, Uncountable, lines_of
 from flops_bytes.lessons.trace import tensors_in
 
 ASKED = "{}: a question about numbers was answered by {}, so that what a {} would run is not counted"
 NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+WHOLE = (
+    "the number in a tensor is asked for, a whole one, which nobody has computed and --item does not answer; leave "
+    "that line out, or name a function that takes a step without it"
+)
 RNN = "{} was counted as PyTorch's own operations, whose bytes are not those that cuDNN keeps"
 # --8<-- [end:setup]
 
@@ -243,7 +247,9 @@ class OnCard(TorchFunctionMode):
             by_torch = caller.startswith(TORCH) and not written
             asks = name in QUESTIONS or x.dtype == torch.bool
             is_yes, is_sure = getattr(x, "answer", Answer(by_torch and name in QUESTIONS, False))
-            if not (by_torch or is_sure) and (self.item is None or not (asks or x.is_floating_point())):
+            if not (by_torch or is_sure or asks or x.is_floating_point()):
+                raise Uncountable(f"{lines_of(frame)}: {WHOLE}") from None
+            if not (by_torch or is_sure) and self.item is None:
                 raise
             if asks:
                 answer: Any = is_yes
