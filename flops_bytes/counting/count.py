@@ -127,7 +127,10 @@ def reason(error: Exception) -> str:
     """One sentence: what cannot be counted, where, and what to do."""
     where, said = line_of(error), str(error).strip().partition("\n")[0]
     if ".numpy() is not supported" in said:
-        return f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out"
+        return (
+            f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out, or "
+            "name a function that takes a step without it, on a batch of its own"
+        )
     if isinstance(error, DataDependentOutputException):
         return (
             f"{where}: the number in a tensor is asked for (.item(), float(), print(), if), and nothing is computed "
@@ -158,6 +161,11 @@ def reason(error: Exception) -> str:
     if "HigherOrderOperator" in said:
         name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
         return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"
+    if "SparseTensorImpl" in said:
+        return (
+            f"{where}: a sparse tensor is made, whose size depends on numbers; sparse=False counts the step with dense "
+            "gradients, which are as large as the whole table"
+        )
     unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class", "aten.")
     if any(word in said for word in unknown) and "CUDA" not in said:
         return (

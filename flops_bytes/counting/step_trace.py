@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import (
     is_traceable_wrapper_subclass,
     is_traceable_wrapper_subclass_type,
 )
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.counting.collectives import Collective, collective_of, name_of
@@ -62,12 +63,64 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
-FLOPS |= {
-    torch.ops.aten.convolution_backward: convolution_backward,
-    torch.ops.aten._grouped_mm: grouped_mm,
-    torch.ops.aten._scaled_grouped_mm: grouped_mm,
-}
+
+
+def product(a: Tensor, b: Tensor, *_: Any, **__: Any) -> int:
+    """Of matrices, of a matrix and a vector, of two vectors."""
+    return 2 * math.prod(a.shape[-2:]) * (b.shape[-1] if b.dim() > 1 else 1)
+
+
+def added_product(_: Tensor, a: Tensor, b: Tensor, **__: Any) -> int:
+    return product(a, b)
+
+
+aten = torch.ops.aten
+FLOPS |= dict.fromkeys((aten.mv, aten.dot, aten.vdot, aten._int_mm), product)
+FLOPS |= dict.fromkeys((aten._grouped_mm, aten._scaled_grouped_mm), grouped_mm)
+FLOPS |= {aten.addmv: added_product, aten.convolution_backward: convolution_backward}
+# What else makes products, and has no formula
+NAMES = """
+addr addbmm _trilinear _sparse_mm _sparse_addmm mkldnn_rnn_layer _cudnn_rnn linalg_eig _linalg_eigh
+linalg_qr _linalg_svd linalg_inv_ex _linalg_solve_ex linalg_lu linalg_lu_factor_ex linalg_cholesky_ex linalg_lstsq
+linalg_solve_triangular triangular_solve linalg_matrix_exp cholesky_inverse ormqr
+"""
+PRODUCTS = set(NAMES.split())
+PYTORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional")  # kernels by its own formulas
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, _: Any, lengths: Any, *__: Any) -> tuple[Tensor, Tensor]:
+    """As aten/src/ATen/native/cuda/LossCTC.cu: a loss a sequence, and a number for each frame and place of a target."""
+    if isinstance(lengths, FakeTensor) or not len(lengths):
+        if targets.dim() < 2:
+            raise Uncountable(f"{lines_of(sys._getframe())}: {CTC}")
+        longest = targets.shape[1]
+    else:
+        with unset_fake_temporarily():
+            longest = int(max(lengths))
+    frames, batch, _ = log_probs.shape
+    return log_probs.new_empty(batch), log_probs.new_empty(batch, frames, 2 * longest + 1)
+
+
+def as_first_made(func: Any) -> Any:
+    """A kernel that makes its result as large as its input and then cuts it to size, in the same storage."""
+
+    def rule(*inputs: Any, **named: Any) -> Tensor:
+        found: Tensor = func(*inputs, **named)
+        size = max(x.numel() for x in tensors_in((inputs, named)))
+        if size <= found.numel():
+            return found
+        return found.new_empty(size).as_strided(found.shape, found.stride())
+
+    return rule
+
+
+CUT = (aten.mse_loss, aten.smooth_l1_loss, aten.binary_cross_entropy, aten.col2im)
+RULES: dict[Any, Any] = {each.default: as_first_made(each.default) for each in CUT}
+RULES |= {aten._ctc_loss.default: ctc_loss, aten._ctc_loss.Tensor: ctc_loss}
+CTC = "the lengths of ctc_loss()'s targets are not known; give it targets that are padded, a row for each"
 TOKENS = "tokens"
+NO_FORMULA = "{}: {} has no formula here, so that its FLOPs are left out, if it makes products"
+DRAWN = "{}: this follows from numbers that were drawn at random here, and is counted as they came out"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
 BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
 
@@ -178,19 +231,32 @@ def is_integer(x: Tensor) -> bool:
     return x.dtype in INTEGER_DTYPES
 
 
-def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
+def is_known(func: Any, inputs: list[Tensor], args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operation has only whole numbers that are known, few enough to compute: indices, lengths, words."""
     if inputs:
         known = all(not isinstance(x, FakeTensor) and is_integer(x) and x.numel() <= MOST_KNOWN_NUMBERS for x in inputs)
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
-    return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
+    whole = kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange")
+    return name in MAKERS and whole and func(*args, **kwargs).numel() <= MOST_KNOWN_NUMBERS
+
+
+def is_drawn(func: Any, inputs: list[Tensor], result: Any) -> bool:
+    """Whether an operation draws numbers at random, and from nothing else: such as where an image is cut."""
+    is_weight = isinstance(result, nn.Parameter)
+    return torch.Tag.nondeterministic_seeded in func.tags and all(x is result for x in inputs) and not is_weight
+
+
+def is_by_chance(x: Tensor) -> bool:
+    """Whether it has numbers that were drawn at random, or follow from some."""
+    return isinstance(x, FakeTensor) and x.constant is not None and getattr(x, "is_drawn", False)
 
 
 def is_constant(func: Any, inputs: list[Tensor], result: Any) -> bool:
     """Whether an operation makes a few numbers that a fake tensor can remember: such as rates of stochastic depth."""
-    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange")
-    return named and not inputs and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
+    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange") and not inputs
+    is_made = named or is_drawn(func, inputs, result)
+    return is_made and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
@@ -373,7 +439,7 @@ class StepTrace(Trace):
             self.look_outside(inputs)
         if found := collective_of(func, args):
             return self.collect(found, func, types, args, kwargs)
-        if self.fake and is_known(func, inputs, kwargs):
+        if self.fake and is_known(func, inputs, args, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(WHOLE_NUMBERS.get(func, func), types, args, kwargs)
             if all(is_integer(each) for each in tensors_in(result)):
@@ -384,9 +450,20 @@ class StepTrace(Trace):
         is_made = self.moment == "forward" and not has_graph
         if not is_made:
             self.use(inputs)
-        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.fake and func.is_view:  # of known numbers: a view of them is no storage of its own
+            args, kwargs = tree_map_only(Tensor, self.as_fake, (args, kwargs))
+        result = super().__torch_dispatch__(RULES.get(func, func) if self.fake else func, types, args, kwargs)
         if self.fake and is_constant(func, inputs, result):
-            self.remember(result, lambda: func(*args, **kwargs))
+            result.is_drawn = is_drawn(func, inputs, result)
+            with unset_fake_temporarily():
+                own = [torch.empty(x.shape, dtype=x.dtype) for x in inputs]  # what is drawn in place
+                result.constant = func(*own, *args[len(own) :], **kwargs)
+            self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
+        elif any(map(is_by_chance, inputs)):
+            if torch.Tag.data_dependent_output in func.tags or is_sized_by_numbers(func, inputs):
+                self.notes[DRAWN.format(lines_of(sys._getframe()))] = None
+            for each in tensors_in(result):
+                each.is_drawn = True  # type: ignore[attr-defined]
         packet, turn = func._overloadpacket, len(self.workers)
         amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
@@ -395,6 +472,8 @@ class StepTrace(Trace):
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
             flops = formula(*args, **kwargs, out_val=result)
             amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
+        elif func.namespace not in PYTORCHS or packet.__name__ in PRODUCTS:
+            self.notes[NO_FORMULA.format(self.line, packet)] = None
         if packet is torch.ops.aten.embedding and self.moment == "forward":
             amounts[turn, self.moment, TOKENS, str(args[0].untyped_storage()._cdata)] += args[1].numel()
         if is_made:
@@ -404,13 +483,6 @@ class StepTrace(Trace):
         else:
             self.amounts.update(amounts)
         return result
-
-    def remember(self, fake: Any, numbers: Callable[[], Tensor]) -> None:
-        """Gives a fake tensor its numbers, until one is written to."""
-        if self.fake:
-            with _disable_current_modes():
-                fake.constant = numbers()
-            self.fake.fake_tensor_converter.add_constant_storage_mapping(fake)
 
     def collect(self, found: Collective, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """A collective, or what is sent to one rank."""
@@ -430,6 +502,11 @@ class StepTrace(Trace):
             self.peers.add(found.peer)
         return result
 
+    def as_fake(self, x: Tensor) -> Tensor:
+        """One and the same for known numbers."""
+        fake = self.fake
+        return x if isinstance(x, FakeTensor) or not fake else fake.fake_tensor_converter.from_real_tensor(fake, x)
+
     def look_outside(self, inputs: list[Tensor]) -> None:
         """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
         for x in inputs:
@@ -441,7 +518,22 @@ class StepTrace(Trace):
                 self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = None
 
     # --8<-- [start:hooks]
-    def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def as_forward(self, closure: Any) -> Any:
+        """What an optimizer calls in its step is no update."""
+        if not callable(closure) or isinstance(closure, torch.optim.Optimizer):
+            return closure
+
+        def call(*values: Any, **named: Any) -> Any:
+            self.updating -= 1
+            try:
+                return closure(*values, **named)
+            finally:
+                self.updating += 1
+
+        return call
+
+    def before_update(self, optimizer: torch.optim.Optimizer, values: Any = (), named: Any = None) -> Any:
+        """Gives back what the optimizer's step takes."""
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = weights_of(optimizer)
@@ -452,6 +544,7 @@ class StepTrace(Trace):
         self.name(weights, "weights")
         self.divide(optimizer, "weights", weights)
         self.divide(optimizer, "gradients", gradients)
+        return tuple(map(self.as_forward, values)), {key: self.as_forward(each) for key, each in (named or {}).items()}
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating -= 1

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -147,7 +146,10 @@ def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noq
 
 def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
     """Of August 2026."""
-    arguments = f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs " + " ".join(more)
+    arguments = (
+        f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs "
+        + " ".join(more)
+    )
     return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
 
 
