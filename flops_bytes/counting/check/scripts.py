@@ -6,21 +6,25 @@ are those of their repositories, with what they import on the PYTHONPATH, and pr
 
 # --8<-- [start:setup]
 import argparse
+import json
 import multiprocessing
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch.utils.data import IterableDataset
 
 from flops_bytes.counting.count import script
@@ -88,10 +92,114 @@ def of_torchtitan() -> Iterator[None]:
         yield
 
 
+def modules(**parts: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Modules that are not here, by what is taken of them; of a package's, "__" is the dot."""
+    found: dict[str, ModuleType] = {}
+    for name, content in parts.items():
+        dotted = name.replace("__", ".")
+        found[dotted] = ModuleType(dotted)
+        vars(found[dotted]).update(content)
+    for name in [name.rpartition(".")[0] for name in found if "." in name]:
+        found.setdefault(name, ModuleType(name))
+    return patch.dict(sys.modules, found)
+
+
+def flash(q: Any, k: Any, v: Any, causal: bool = False, **_: Any) -> torch.Tensor:
+    """flash_attn's, which has heads after the sequence; its windows take as many bytes."""
+    q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True).transpose(1, 2)
+
+
+class Turn(torch.autograd.Function):
+    """Rotary positions as flash_attn's one kernel."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, *tables: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(*tables)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> Any:
+        return torch.empty_like(gradients[0]), None, None
+
+
+def of_flash_attn() -> AbstractContextManager[Any]:
+    def normalize(x: torch.Tensor, weight: torch.Tensor, *_: Any, **named: Any) -> torch.Tensor:
+        return F.rms_norm(x, (x.shape[-1],), weight, named["eps"])
+
+    return modules(
+        flash_attn__flash_attn_interface={"flash_attn_func": flash},
+        flash_attn__layers__rotary={"apply_rotary_emb": lambda x, cos, sin, **_: Turn.apply(x, cos, sin)},
+        flash_attn__ops__triton__layer_norm={"layer_norm_fn": normalize},
+    )
+
+
+LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+LLAMA |= {"num_key_value_heads": 32, "vocab_size": 32000}
+
+
+@contextmanager
+def of_picotron() -> Iterator[None]:
+    """Its tokenizer, its data set, and the file of weights whose names it reads."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+
+    def configure(*_: Any) -> Any:
+        config = LlamaConfig(**LLAMA)
+        config.rope_theta = 10000.0  # where transformers before 5 has it
+        return config
+
+    class File:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            with torch.device("meta"):
+                self.weights = AutoModelForCausalLM.from_config(LlamaConfig(**LLAMA)).state_dict()
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            pass
+
+        def keys(self) -> Any:
+            return self.weights.keys()
+
+        def get_tensor(self, name: str) -> torch.Tensor:
+            return torch.empty(self.weights[name].shape)
+
+    with (
+        of_flash_attn(),
+        patch.object(AutoTokenizer, "from_pretrained", lambda *_: None),
+        patch.object(AutoConfig, "from_pretrained", configure),
+    ):
+        from picotron import checkpoint, data, utils
+
+        def rows(_: Any, __: Any, ___: Any, length: int, *____: Any) -> Any:
+            return [{"input_ids": [0] * (length + 1)}] * 1000
+
+        with (
+            patch.object(data, "load_dataset", lambda *_, **__: None),
+            patch.object(data.MicroBatchDataLoader, "tokenize_dataset", rows),
+            patch.object(checkpoint, "safe_open", File),
+            patch.object(utils, "download_model", lambda *_: None),
+        ):
+            yield
+
+
+PICOTRON: dict[str, Any] = {
+    "distributed": {"tp_size": 2, "cp_size": 1, "pp_size": 4, "dp_size": 2, "pp_engine": "1f1b", "use_cpu": False},
+    "model": {"name": "Llama 2 7B", "use_fused_adam": True},
+    "training": {"seed": 42, "learning_rate": 3e-4, "total_train_steps": 9, "seq_length": 2048, "micro_batch_size": 4}
+    | {"gradient_accumulation_steps": 8, "max_tokens": None},
+    "dataset": {"name": "", "num_workers": 0, "num_proc": 1},
+    "checkpoint": {"save_frequency": 300, "load_path": ""},
+    "logging": {"use_wandb": False},
+    "environment": {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "FLASH_ATTEN": "1", "HF_TOKEN": ""},
+}
+
+
 @contextmanager
 def of_nanochat() -> Iterator[None]:
-    """Its tokenizer of 32,768 words, and its data loader."""
-    from nanochat import dataloader, tokenizer
+    """Its tokenizer of 32,768 words, its data loader, and FlashAttention 3."""
+    flash_3 = SimpleNamespace(flash_attn_interface=SimpleNamespace(flash_attn_func=flash))
 
     def load(_: Any, rows: int, length: int, *__: Any, **___: Any) -> Iterator[Any]:
         while True:
@@ -102,12 +210,15 @@ def of_nanochat() -> Iterator[None]:
         def get_vocab_size(self) -> int:
             return 32768
 
-    with (
-        patch.object(tokenizer, "get_tokenizer", Words),
-        patch.object(tokenizer, "get_token_bytes", lambda device: tokens(32768)),
-        patch.object(dataloader, "tokenizing_distributed_data_loader_with_state_bos_bestfit", load),
-    ):
-        yield
+    with modules(kernels={"get_kernel": lambda _: flash_3, "has_kernel": all}):
+        from nanochat import dataloader, tokenizer
+
+        with (
+            patch.object(tokenizer, "get_tokenizer", Words),
+            patch.object(tokenizer, "get_token_bytes", lambda device: tokens(32768)),
+            patch.object(dataloader, "tokenizing_distributed_data_loader_with_state_bos_bestfit", load),
+        ):
+            yield
 
 
 # --8<-- [end:stand_ins]
@@ -146,10 +257,7 @@ def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noq
 
 def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
     """Of August 2026."""
-    arguments = (
-        f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs "
-        + " ".join(more)
-    )
+    arguments = f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs " + " ".join(more)
     return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
 
 
@@ -159,6 +267,7 @@ CASES: dict[str, Case] = {
     "new-titan-moe": new_titan("qwen3", "qwen3_moe_debug", 8),
     "new-titan-deepseek": new_titan("deepseek_v3", "deepseek_v3_debugmodel", 8),
     "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, [0, 7], of_nanochat),
+    "picotron": Case("picotron", "train.py", "--config {picotron}", 16, None, of_picotron),
     "tp": Case("examples", "distributed/tensor_parallelism/tensor_parallel_example.py"),
     "sp": Case("examples", "distributed/tensor_parallelism/sequence_parallel_example.py"),
     "fsdp-tp": Case("examples", "distributed/tensor_parallelism/fsdp_tp_example.py"),
@@ -277,8 +386,11 @@ def main() -> None:
     print(f"|{'---|' * 10}", flush=True)
     for name in asked.names or CASES:
         case, folder = CASES[name], asked.checkouts.resolve()
-        case = case._replace(arguments=case.arguments.format(root=folder / case.checkout))
-        ran = run(case, folder, asked.loud)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(PICOTRON, file)
+            file.flush()
+            arguments = case.arguments.format(root=folder / case.checkout, picotron=file.name)
+            ran = run(case._replace(arguments=arguments), folder, asked.loud)
         print(row(name, case, ran, folder), flush=True)
         if asked.loud:
             print(*(f"rank {rank}\n{found}\n{found.sharded}" for rank, found in ran.found.items()), sep="\n")
