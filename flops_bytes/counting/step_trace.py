@@ -435,7 +435,8 @@ class StepTrace(Trace):
         if str(device) == "meta" or (device is None and inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
-        if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
+        is_lift = func is aten.lift_fresh.default  # what torch.tensor() made is new
+        if self.fake and not is_lift:
             self.look_outside(inputs)
         if found := collective_of(func, args):
             return self.collect(found, func, types, args, kwargs)
@@ -450,7 +451,7 @@ class StepTrace(Trace):
         is_made = self.moment == "forward" and not has_graph
         if not is_made:
             self.use(inputs)
-        if self.fake and func.is_view:  # of known numbers: a view of them is no storage of its own
+        if self.fake and func.is_view and not is_lift:  # of known numbers: a view of them is no storage of its own
             args, kwargs = tree_map_only(Tensor, self.as_fake, (args, kwargs))
         result = super().__torch_dispatch__(RULES.get(func, func) if self.fake else func, types, args, kwargs)
         if self.fake and is_constant(func, inputs, result):

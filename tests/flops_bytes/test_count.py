@@ -511,7 +511,7 @@ def step():
 def test_constants_are_known_until_they_are_written_to(write: Write) -> None:
     text = """rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
 both = [each.tolist() for each in (2 * torch.arange(4.0)).split(2)]
-assert rates == [0, 0.25, 0.5] and both == [[0, 2], [4, 6]]
+assert rates == [0, 0.25, 0.5] and both == [[0, 2], [4, 6]] and torch.tensor((0.5, 1))[1].item() == 1
 written = torch.linspace(0, 1, 2).mul_(torch.rand(2000)[:2])
 def step():
     print(written[0].item() in rates)
