@@ -19,13 +19,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleOutput,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor import parallel as tp
 from torch.utils.checkpoint import checkpoint
 
 from flops_bytes.counting.count import count, fit
@@ -38,6 +32,10 @@ from flops_bytes.tools.watch import watch
 
 
 # --8<-- [start:make]
+def heads(x: Tensor) -> Tensor:
+    return x.view(*x.shape[:2], -1, 64).transpose(1, 2)
+
+
 class Block(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -46,8 +44,8 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
 
     def forward(self, x: Tensor) -> Tensor:
-        normed = self.norm1(x)
-        q, k, v = (part(normed).unflatten(2, (-1, 64)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        y = self.norm1(x)
+        q, k, v = heads(self.q(y)), heads(self.k(y)), heads(self.v(y))
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).flatten(2))
         hidden = F.gelu(self.up(self.norm2(x)))
@@ -55,7 +53,9 @@ class Block(nn.Module):
         return x
 
 
-def make(change: Callable[[nn.Sequential], object] = lambda model: None) -> Callable[[], None]:
+def make(
+    change: Callable[[nn.Sequential], object] = lambda model: None,
+) -> Callable[[], None]:
     V, d = 50_304, 768  # vocabulary, width
     layers = [nn.Embedding(V, d), *(Block(d) for _ in range(12)), nn.Linear(d, V)]
     model = nn.Sequential(*layers).cuda()
@@ -89,7 +89,7 @@ LINES = {  # what each of the listed lines of this file has in it, for the figur
     "backward": "loss.backward(",
     "hidden": "hidden = F.gelu(",
     "logits": "logits = model(",
-    "qkv": "q, k, v = (",
+    "qkv": "q, k, v = heads(",
     "down": "x = x + self.down(",
     "out": "x = x + self.out(",
     "seen": "seen = F.scaled_dot_product_attention(",
@@ -116,14 +116,17 @@ for card in ("RTX 4090", "RTX 5090"):
 
 
 # --8<-- [start:ranks]
-WAYS: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
-WAYS |= {name: RowwiseParallel() for name in ("out", "down")}
+CUT: dict[str, tp.ParallelStyle] = {
+    **dict.fromkeys(("q", "k", "v", "up"), tp.ColwiseParallel()),
+    **dict.fromkeys(("out", "down"), tp.RowwiseParallel()),
+}
 
 
 def shard(model: nn.Sequential) -> None:
-    mesh = init_device_mesh("cuda", (dist.get_world_size() // 2, 2), mesh_dim_names=("data", "tensor"))
+    sizes = dist.get_world_size() // 2, 2
+    mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("data", "tensor"))
     for layer in model[1:-1].children():
-        parallelize_module(layer, mesh["tensor"], WAYS)
+        tp.parallelize_module(layer, mesh["tensor"], CUT)
         fully_shard(layer, mesh=mesh["data"])
     fully_shard(model, mesh=mesh["data"])
 
@@ -162,7 +165,8 @@ sent_ratio = {collective: sent_bytes[collective] / size for collective, size in 
 
 # --8<-- [start:compare]
 folder = TemporaryDirectory()
-counted, recorded = Path(folder.name) / "counted.pickle", Path(folder.name) / "recorded.pickle"
+counted = Path(folder.name) / "counted.pickle"
+recorded = Path(folder.name) / "recorded.pickle"
 
 count(lambda: step_memory.trainer(step_memory.RUNS["chunks"]), snapshot=counted)
 step_memory.write_snapshot("mended", recorded)
@@ -171,10 +175,10 @@ compare.main([str(counted), str(recorded)])
 
 
 def kind_of(block: Life) -> str:
-    """What a block of the snapshot holds; activations by whether a layer's line made them."""
+    """What a block of the snapshot holds; activations by whether a line of the step itself made them."""
     kind = {"optimizer state": "state"}.get(block.said.split(",")[0], block.said.split(",")[0])
     if kind == "activations":
-        return "layers" if line_of(block.frames).endswith(" forward") else "loss"
+        return "loss" if line_of(block.frames).endswith(" step") else "layers"
     return kind if kind in KINDS else "temporaries"
 
 
@@ -265,7 +269,7 @@ light_bytes = light.peak_bytes
 
 
 # --8<-- [start:exercise_2]
-WAYS["norm1"] = PrepareModuleOutput(
+CUT["norm1"] = tp.PrepareModuleOutput(
     output_layouts=Replicate(), desired_output_layouts=Replicate(), use_local_output=False
 )
 of_64 = count_ranks(on_ranks, world=64)[0]
