@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import IterableDataset
 
-from flops_bytes.counting.count import script
+from flops_bytes.counting.command import script
 from flops_bytes.counting.counted import Counted
 from flops_bytes.counting.ranks import count_ranks
 from flops_bytes.counting.step_trace import Uncountable
@@ -257,7 +257,10 @@ def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noq
 
 def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
     """Of August 2026."""
-    arguments = f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs " + " ".join(more)
+    arguments = (
+        f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs "
+        + " ".join(more)
+    )
     return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
 
 
