@@ -21,7 +21,8 @@ from unittest.mock import patch
 
 from flops_bytes.counting.count import Fit, asked_of, count, fit
 from flops_bytes.counting.counted import Counted, sized, table, told
-from flops_bytes.counting.ranks import NODE, count_ranks
+from flops_bytes.counting.fake_group import NODE
+from flops_bytes.counting.ranks import count_ranks
 from flops_bytes.counting.step_trace import StepCounted, Uncountable
 from flops_bytes.plan.options import read_gpu
 from flops_bytes.plan.table import gib

@@ -23,6 +23,7 @@ ROOMS = {  # by room, what needs torch there
         "count",
         "counted",
         "counter",
+        "fake_group",
         "ranks",
         "step_trace",
         "check.count",
