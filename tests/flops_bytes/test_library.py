@@ -28,12 +28,19 @@ ROOMS = {  # by room, what needs torch there
         "step_trace",
         "check.count",
         "check.kinds",
+        "check.scripts",
     ),
     "lessons": ("generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"),
     "tools": ("step_memory", "watch"),
 }
 NEED_TORCH = {f"flops_bytes.{room}.{name}" for room, names in ROOMS.items() for name in names}
-COUNTING = {"flops_bytes.counting.check.count", "flops_bytes.counting.check.kinds"}  # others' modules too
+# Of these modules, others' packages too
+OTHERS = {
+    "flops_bytes.counting.check.count": {"transformers"},
+    "flops_bytes.counting.check.kinds": {"transformers"},
+    "flops_bytes.counting.check.scripts": {"transformers", "torchtitan", "picotron", "nanochat"},
+    "flops_bytes.counting.pytest_plugin": {"pytest"},
+}
 MODULES = sorted(LIBRARY.rglob("*.py"))
 
 
@@ -54,8 +61,7 @@ def imported(path: Path) -> Iterator[str]:
 def test_a_module_imports_nothing_else(path: Path) -> None:
     others = {name.partition(".")[0] for name in imported(path)} - {*sys.stdlib_module_names, "flops_bytes"}
     needed = {"torch"} if name_of(path) in NEED_TORCH else set()
-    needed |= {"transformers"} if name_of(path) in COUNTING else set()
-    assert others <= needed | ({"pytest"} if path.stem == "pytest_plugin" else set())
+    assert others <= needed | OTHERS.get(name_of(path), set())
 
 
 def test_what_is_not_named_here_imports_without_torch() -> None:
