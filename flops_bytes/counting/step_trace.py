@@ -454,8 +454,11 @@ class StepTrace(Trace):
         if self.fake and func.is_view and not is_lift:  # of known numbers: a view of them is no storage of its own
             args, kwargs = tree_map_only(Tensor, self.as_fake, (args, kwargs))
         result = super().__torch_dispatch__(RULES.get(func, func) if self.fake else func, types, args, kwargs)
+        if self.fake and func.is_view and not is_lift and not isinstance(inputs[0], FakeTensor):
+            for each in tensors_in(result):
+                each.viewed = inputs[0]  # type: ignore[attr-defined]  # whose bytes live as long
         if self.fake and is_constant(func, inputs, result):
-            result.is_drawn = is_drawn(func, inputs, result)
+            result.is_drawn = is_drawn(func, inputs, result) and result.is_floating_point()  # not a loader's seed
             with unset_fake_temporarily():
                 own = [torch.empty(x.shape, dtype=x.dtype) for x in inputs]  # what is drawn in place
                 result.constant = func(*own, *args[len(own) :], **kwargs)

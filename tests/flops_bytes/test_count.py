@@ -446,7 +446,9 @@ def test_a_view_of_indices_is_no_storage(write: Write) -> None:
     )
     text = text.replace("loss.backward()", "rows = torch.arange(5000); {}; loss.backward()")
     same = counted(write(text.format("many = rows"))).moments["backward"]
-    assert counted(write(text.format("many = rows[:, None].expand(-1, 1000)"))).moments["backward"] == same
+    many = "many = rows[:, None].expand(-1, 1000)"
+    assert counted(write(text.format(many))).moments["backward"] == same
+    assert counted(write(text.format(f"{many}; del rows"))).moments["backward"] == same
 
 
 def test_ctc_loss_keeps_a_number_for_each_frame_and_place(write: Write) -> None:
