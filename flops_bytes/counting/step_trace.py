@@ -463,7 +463,7 @@ class StepTrace(Trace):
         """For the parameters and buffers of all modules that live."""
         modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
         parameters, buffers = (
-            {id(x): x for module in modules for x in vars(module)[kind].values() if self.is_own(x)}
+            {id(x): x for module in modules for x in vars(module).get(kind, {}).values() if self.is_own(x)}
             for kind in ("_parameters", "_buffers")
         )
         self.name(list(buffers.values()), "buffers")
