@@ -224,12 +224,60 @@ def of_nanochat() -> Iterator[None]:
 # --8<-- [end:stand_ins]
 
 
+# --8<-- [start:own]
+def train_by_transformers(version: str) -> None:
+    """Hugging Face's Trainer on accelerate's FSDP, for want of a script that everyone has."""
+    from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
+
+    layer, reshard = "LlamaDecoderLayer", version == "2" or "full_shard"
+    options = TrainingArguments(
+        output_dir=tempfile.mkdtemp(),
+        bf16=True,
+        per_device_train_batch_size=1,
+        max_steps=3,
+        report_to=[],
+        fsdp="full_shard auto_wrap",
+        fsdp_config={"version": int(version), "transformer_layer_cls_to_wrap": [layer], "reshard_after_forward": reshard},
+    )
+    rows = [{"input_ids": [1] * 2048, "labels": [1] * 2048}] * 1000
+    Trainer(model=AutoModelForCausalLM.from_config(LlamaConfig(**LLAMA)), args=options, train_dataset=rows).train()
+
+
+def train_in_stages(schedule: str, cut: str) -> None:
+    """torch.distributed.pipelining's tutorial: stages by hand, or of one model that is traced and cut."""
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed import pipelining
+
+    dist.init_process_group("nccl")
+    rank, stages = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cuda", rank % 8)
+    layers = [nn.TransformerEncoderLayer(1024, 16, 4096, 0.0, batch_first=True) for _ in range(2 * stages)]
+    x = torch.randn(32, 512, 1024, device=device)
+    if cut == "traced":
+        where = {str(2 * stage): pipelining.SplitPoint.BEGINNING for stage in range(1, stages)}
+        stage: Any = pipelining.pipeline(nn.Sequential(*layers), (x[:2],), split_spec=where).build_stage(rank, device)
+        part = stage.submod
+    else:
+        part = nn.Sequential(*layers[2 * rank : 2 * rank + 2]).to(device)
+        stage = pipelining.PipelineStage(part, rank, stages, device)
+    run = getattr(pipelining, schedule)(stage, 16, loss_fn=F.mse_loss)
+    optimizer = torch.optim.AdamW(part.parameters())
+    for _ in range(3):
+        run.step(*[x] * (rank == 0), **{"target": x} if rank == stages - 1 else {})
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+# --8<-- [end:own]
+
+
 # --8<-- [start:cases]
 class Case(NamedTuple):
     """A script as torchrun would start it."""
 
     checkout: str  # a folder
-    file: str
+    file: str | Callable[..., None]  # or a function of this one
     arguments: str = ""
     world: int = 8
     ranks: list[int] | None = [0]  # None: those that differ from rank 0
@@ -240,10 +288,10 @@ class Case(NamedTuple):
         root, asked = folder / self.checkout, self.arguments.split()
         with (
             patch.object(sys, "path", [str(root), *sys.path]),
-            patch.object(sys, "argv", [self.file, *asked]),  # which some read when they are imported
+            patch.object(sys, "argv", [str(self.file), *asked]),  # which some read when they are imported
             self.stand_in(),
         ):
-            script(root / self.file, "", asked)()
+            self.file(*asked) if callable(self.file) else script(root / self.file, "", asked)()
 
 
 TITAN = ("torchtitan-v0.2.2", "torchtitan/train.py")
@@ -271,6 +319,11 @@ CASES: dict[str, Case] = {
     "new-titan-deepseek": new_titan("deepseek_v3", "deepseek_v3_debugmodel", 8),
     "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, [0, 7], of_nanochat),
     "picotron": Case("picotron", "train.py", "--config {picotron}", 16, None, of_picotron),
+    "trainer": Case(".", train_by_transformers, "2"),
+    "trainer-fsdp-1": Case(".", train_by_transformers, "1"),
+    "stages": Case(".", train_in_stages, "Schedule1F1B by-hand", 8, None),
+    "stages-gpipe": Case(".", train_in_stages, "ScheduleGPipe by-hand", 4, None),
+    "stages-traced": Case(".", train_in_stages, "Schedule1F1B traced", 4, None),
     "tp": Case("examples", "distributed/tensor_parallelism/tensor_parallel_example.py"),
     "sp": Case("examples", "distributed/tensor_parallelism/sequence_parallel_example.py"),
     "fsdp-tp": Case("examples", "distributed/tensor_parallelism/fsdp_tp_example.py"),
@@ -364,7 +417,8 @@ def commit_of(checkout: Path) -> str:
 
 def row(name: str, case: Case, ran: Ran, folder: Path) -> str:
     """Of the table."""
-    start = f"| {name} | {commit_of(folder / case.checkout)} | {case.world} |"
+    commit = commit_of(folder / case.checkout) if isinstance(case.file, str) else f"PyTorch {torch.__version__}"
+    start = f"| {name} | {commit} | {case.world} |"
     end = f"{ran.seconds:.0f} | {ran.cpu_seconds:.0f} | {ran.mib} |"
     if ran.refused:
         return f"{start} refused: {ran.refused} | | | | {end}"
