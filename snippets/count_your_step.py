@@ -270,7 +270,9 @@ light_bytes = light.peak_bytes
 
 # --8<-- [start:exercise_2]
 CUT["norm1"] = tp.PrepareModuleOutput(
-    output_layouts=Replicate(), desired_output_layouts=Replicate(), use_local_output=False
+    output_layouts=Replicate(),
+    desired_output_layouts=Replicate(),
+    use_local_output=False,
 )
 of_64 = count_ranks(on_ranks, world=64)[0]
 print(f"peak {of_64.peak_bytes / 2**30:.2f} GiB")
