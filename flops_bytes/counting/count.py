@@ -160,8 +160,9 @@ def reason(error: Exception) -> str:
     if "HigherOrderOperator" in said:
         name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
         return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"
-    unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class", "aten.")
-    if any(word in said for word in unknown) and "CUDA" not in said:
+    unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class")
+    is_operation = said.startswith("aten.") and " " not in said
+    if (is_operation or any(word in said for word in unknown)) and "CUDA" not in said:
         return (
             f"{where}: a kernel needs data or has no rule for shapes alone ({said}); give it one by "
             "torch.library.register_fake(), or take PyTorch's own operation on dense tensors for the count"

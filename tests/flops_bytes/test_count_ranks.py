@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch import nn
 from torch.optim import SGD, AdamW
 from torch.optim import optimizer as optimizers
 
 from flops_bytes.counting.counted import Counted, summed
 from flops_bytes.counting.ranks import count_ranks
-from flops_bytes.counting.step_trace import StepCounted, StepTrace
+from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable
 
 WORLD = 2
 
@@ -121,3 +122,37 @@ def test_a_rank_holds_and_sends_what_a_real_one_does(tmp_path: Path, way: str) -
         real = seen[rank]
         assert sent(found) == sent(real) != {}
         assert 0 <= real.peak_bytes - found.peak_bytes < 100  # the mesh's own tensors
+
+
+def whole() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    if not dist.is_initialized():
+        dist.init_process_group("nccl")
+    mesh = init_device_mesh("cuda", (WORLD,))
+    rows = 16 + sum(type(each) is Rows for each in ROWS)
+    ROWS.append(Rows())
+    x, w = distribute_tensor(torch.ones(rows, 64), mesh, [Replicate()]), torch.ones(64, 64)
+    x @ distribute_tensor(w, mesh, [Shard(1)])
+
+
+class Rows:
+    """A call: each has a row more, so that DTensor knows no call's shapes before."""
+
+
+ROWS: list[Rows] = []
+
+
+def test_a_rank_has_nothing_of_the_whole_tensor_by_which_dtensor_finds_shapes() -> None:
+    assert count_ranks(whole, WORLD)[0].flops == {"matmul": 2 * 17 * 64 * 64 // WORLD}
+
+
+def test_fsdp_1_is_refused_by_name() -> None:
+    def step() -> None:
+        dist.init_process_group("nccl")
+        fully_sharded = torch.distributed.fsdp.FullyShardedDataParallel
+        fully_sharded(model())
+
+    with pytest.raises(Uncountable, match="FSDP 1 resizes tensors .* fsdp_version: 2"):
+        count_ranks(step, WORLD)

@@ -68,6 +68,24 @@ def of_torchtitan_02() -> Iterator[None]:
 
 
 @contextmanager
+def of_torchtitan_2024() -> Iterator[None]:
+    """torchtitan of its benchmarks: its data loader, and its tokenizer of 128,256 words."""
+    from torchtitan import datasets
+
+    class Rows(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                rows = tokens(self[0], self[1] + 1)
+                yield rows[:, :-1], rows[:, 1:]
+
+    with (
+        patch.object(datasets, "build_tokenizer", lambda *_: SimpleNamespace(n_words=128256)),
+        patch.object(datasets, "build_hf_data_loader", lambda *given: Rows(given[3:5])),
+    ):
+        yield
+
+
+@contextmanager
 def of_torchtitan() -> Iterator[None]:
     """torchtitan of August 2026: its data loader and its tokenizer."""
     from torchtitan.components.data.loader import GrainDataLoader
@@ -309,7 +327,22 @@ def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0])
     return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
 
 
+def published(config: str, world: int, *more: str) -> Case:
+    """As the benchmarks of December 2024 ran it (benchmarks/llama3_h100_202412_torchtitan.md)."""
+    arguments = f"--job.config_file {{root}}/train_configs/llama3_{config}.toml --metrics.log_freq 1 " + " ".join(more)
+    return Case("torchtitan-9dec370", "train.py", arguments, world, [0], of_torchtitan_2024)
+
+
 CASES: dict[str, Case] = {
+    "published-8b-8": published("8b", 8, "--training.batch_size 2"),
+    "published-8b-128": published("8b", 128, "--training.batch_size 2"),
+    "published-70b-256": published("70b", 256, "--training.batch_size 16"),
+    "published-8b-long": published("8b", 8, "--training.seq_len 32768 --activation_checkpoint.mode full"),
+    "published-8b-cp": published(
+        "8b",
+        8,
+        "--training.seq_len 65536 --activation_checkpoint.mode full --experimental.context_parallel_degree 2",
+    ),
     "new-titan-8b": new_titan("llama3", "llama3_8b", 64),
     "new-titan-70b": new_titan("llama3", "llama3_70b", 64),
     "new-titan-moe": new_titan("qwen3", "qwen3_moe_debug", 8),
