@@ -148,6 +148,22 @@ def test_a_rank_has_nothing_of_the_whole_tensor_by_which_dtensor_finds_shapes() 
     assert count_ranks(whole, WORLD)[0].flops == {"matmul": 2 * 17 * 64 * 64 // WORLD}
 
 
+def in_context() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.experimental import context_parallel
+
+    dist.init_process_group("nccl")
+    q = torch.ones(1, 2, 64, 16, dtype=torch.bfloat16, device="cuda")
+    with context_parallel(init_device_mesh("cuda", (WORLD,)), buffers=[q], buffer_seq_dims=[2]):
+        nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+
+def test_context_parallelism_divides_attention() -> None:
+    part = 64 // WORLD
+    own, other = part * part, part * part // 2  # half of the rows see the other rank's
+    assert count_ranks(in_context, WORLD)[0].flops == {"attention": 2 * 2 * (own + other) * 2 * 16}
+
+
 def test_fsdp_1_is_refused_by_name() -> None:
     def step() -> None:
         dist.init_process_group("nccl")
