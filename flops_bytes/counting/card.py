@@ -374,7 +374,9 @@ def without_triton(trace: StepTrace, run: Any) -> Any:
 
     def leave_out(kernel: Any, *_: Any, **__: Any) -> None:
         name = getattr(getattr(kernel, "fn", kernel), "__name__", "")
-        trace.notes[f"{lines_of(sys._getframe(1))}: the Triton kernel {name} was left out, and its FLOPs with it"] = None
+        trace.notes[f"{lines_of(sys._getframe(1))}: the Triton kernel {name} was left out, and its FLOPs with it"] = (
+            None
+        )
 
     return leave_out
 
@@ -396,7 +398,10 @@ NCCL = "torch.cuda.nccl sends without a process group; take what torch.distribut
 REFUSED: tuple[tuple[Any, str, str], ...] = (
     (torch.cuda.CUDAGraph, "__new__", GRAPHS),
     *((torch.cuda, name, GRAPHS) for name in ("graph_pool_handle", "make_graphed_callables")),
-    *((nccl, name, NCCL) for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "init_rank")),
+    *(
+        (nccl, name, NCCL)
+        for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "init_rank")
+    ),
 )
 # What stands for a library's part, by its module, once it is imported
 LIBRARIES: dict[str, tuple[str, str, Callable[[StepTrace, Any], Any]]] = {

@@ -334,7 +334,7 @@ def test_a_refusal_is_of_the_first_error(write: Write) -> None:
     except Exception as error:
         raise RuntimeError("in a stage") from error
 """
-    with pytest.raises(Uncountable, match="train.py:6: aten.nonzero makes a tensor"):
+    with pytest.raises(Uncountable, match=r"train\.py:6: aten\.nonzero makes a tensor"):
         counted(write(text))
 
 
@@ -442,7 +442,9 @@ def test_a_triton_kernel_writes_into_what_it_is_given(write: Write, monkeypatch:
     path = write(LINEAR + "    import triton.runtime.jit as jit; jit.JITFunction().run(x)\n")
     folder = path.parent / "triton" / "runtime"
     folder.mkdir(parents=True)
-    (folder / "jit.py").write_text("class JITFunction:\n    __name__ = 'add'\n    def run(self, x): raise OSError('no card')\n")
+    (folder / "jit.py").write_text(
+        "class JITFunction:\n    __name__ = 'add'\n    def run(self, x): raise OSError('no card')\n"
+    )
     monkeypatch.syspath_prepend(path.parent)
     with patch.dict(sys.modules):
         found = counted(path)

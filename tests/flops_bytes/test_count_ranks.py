@@ -170,5 +170,5 @@ def test_fsdp_1_is_refused_by_name() -> None:
         fully_sharded = torch.distributed.fsdp.FullyShardedDataParallel
         fully_sharded(model())
 
-    with pytest.raises(Uncountable, match="FSDP 1 resizes tensors .* fsdp_version: 2"):
+    with pytest.raises(Uncountable, match=r"FSDP 1 resizes tensors .* fsdp_version: 2"):
         count_ranks(step, WORLD)

@@ -8,6 +8,7 @@ are those of their repositories, with what they import on the PYTHONPATH, and pr
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -45,8 +47,7 @@ def tokens(*shape: int) -> torch.Tensor:
 @contextmanager
 def of_torchtitan_02() -> Iterator[None]:
     """torchtitan 0.2: its data set and its tokenizer."""
-    from torchtitan.components.tokenizer import HuggingFaceTokenizer
-    from torchtitan.hf_datasets import text_datasets
+    tokenizer, texts = map(import_module, ("torchtitan.components.tokenizer", "torchtitan.hf_datasets.text_datasets"))
 
     class Texts(IterableDataset[Any]):
         def __init__(self, *_: Any, seq_len: int, **__: Any) -> None:
@@ -61,8 +62,8 @@ def of_torchtitan_02() -> Iterator[None]:
         self.eos_id = 0
 
     with (
-        patch.object(text_datasets, "HuggingFaceTextDataset", Texts),
-        patch.object(HuggingFaceTokenizer, "__init__", load),
+        patch.object(texts, "HuggingFaceTextDataset", Texts),
+        patch.object(tokenizer.HuggingFaceTokenizer, "__init__", load),
     ):
         yield
 
@@ -70,7 +71,7 @@ def of_torchtitan_02() -> Iterator[None]:
 @contextmanager
 def of_torchtitan_2024() -> Iterator[None]:
     """torchtitan of its benchmarks: its data loader, and its tokenizer of 128,256 words."""
-    from torchtitan import datasets
+    datasets = import_module("torchtitan.datasets")
 
     class Rows(list[Any]):
         def __iter__(self) -> Iterator[Any]:
@@ -88,8 +89,7 @@ def of_torchtitan_2024() -> Iterator[None]:
 @contextmanager
 def of_torchtitan() -> Iterator[None]:
     """torchtitan of August 2026: its data loader and its tokenizer."""
-    from torchtitan.components.data.loader import GrainDataLoader
-    from torchtitan.components.tokenizer import HuggingFaceTokenizer
+    tokenizer, loader = map(import_module, ("torchtitan.components.tokenizer", "torchtitan.components.data.loader"))
 
     def load(self: Any, config: Any, *, num_tokens_per_batch: int, max_context_length: int, **_: Any) -> None:
         def batches() -> Iterator[Any]:
@@ -103,8 +103,8 @@ def of_torchtitan() -> Iterator[None]:
         self.eos_id = 0
 
     with (
-        patch.object(GrainDataLoader, "__init__", load),
-        patch.object(HuggingFaceTokenizer, "__init__", read),
+        patch.object(loader.GrainDataLoader, "__init__", load),
+        patch.object(tokenizer.HuggingFaceTokenizer, "__init__", read),
         patch.object(torch.distributed, "set_timeout", lambda *_: None, create=True),  # of a PyTorch after 2.13
     ):
         yield
@@ -141,13 +141,17 @@ class Turn(torch.autograd.Function):
         return torch.empty_like(gradients[0]), None, None
 
 
+def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, **_: Any) -> Any:
+    return Turn.apply(x, cos, sin)  # type: ignore[no-untyped-call]
+
+
 def of_flash_attn() -> AbstractContextManager[Any]:
     def normalize(x: torch.Tensor, weight: torch.Tensor, *_: Any, **named: Any) -> torch.Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, named["eps"])
 
     return modules(
         flash_attn__flash_attn_interface={"flash_attn_func": flash},
-        flash_attn__layers__rotary={"apply_rotary_emb": lambda x, cos, sin, **_: Turn.apply(x, cos, sin)},
+        flash_attn__layers__rotary={"apply_rotary_emb": turn},
         flash_attn__ops__triton__layer_norm={"layer_norm_fn": normalize},
     )
 
@@ -188,7 +192,7 @@ def of_picotron() -> Iterator[None]:
         patch.object(AutoTokenizer, "from_pretrained", lambda *_: None),
         patch.object(AutoConfig, "from_pretrained", configure),
     ):
-        from picotron import checkpoint, data, utils
+        checkpoint, data, utils = (import_module(f"picotron.{part}") for part in ("checkpoint", "data", "utils"))
 
         def rows(_: Any, __: Any, ___: Any, length: int, *____: Any) -> Any:
             return [{"input_ids": [0] * (length + 1)}] * 1000
@@ -229,7 +233,7 @@ def of_nanochat() -> Iterator[None]:
             return 32768
 
     with modules(kernels={"get_kernel": lambda _: flash_3, "has_kernel": all}):
-        from nanochat import dataloader, tokenizer
+        dataloader, tokenizer = map(import_module, ("nanochat.dataloader", "nanochat.tokenizer"))
 
         with (
             patch.object(tokenizer, "get_tokenizer", Words),
@@ -255,7 +259,11 @@ def train_by_transformers(version: str) -> None:
         max_steps=3,
         report_to=[],
         fsdp="full_shard auto_wrap",
-        fsdp_config={"version": int(version), "transformer_layer_cls_to_wrap": [layer], "reshard_after_forward": reshard},
+        fsdp_config={
+            "version": int(version),
+            "transformer_layer_cls_to_wrap": [layer],
+            "reshard_after_forward": reshard,
+        },
     )
     rows = [{"input_ids": [1] * 2048, "labels": [1] * 2048}] * 1000
     Trainer(model=AutoModelForCausalLM.from_config(LlamaConfig(**LLAMA)), args=options, train_dataset=rows).train()
@@ -323,7 +331,10 @@ def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noq
 
 def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
     """Of August 2026."""
-    arguments = f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs " + " ".join(more)
+    arguments = (
+        f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs "
+        + " ".join(more)
+    )
     return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
 
 
@@ -418,7 +429,7 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
             try:
                 case.run(folder)
             finally:
-                size[int(__import__("os").environ["RANK"])] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                size[int(os.environ["RANK"])] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def stop(*_: Any) -> None:
         raise Uncountable(f"is not counted within {LIMIT} seconds")
@@ -435,7 +446,9 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
     finally:
         signal.alarm(0)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Ran(found, refused, time.perf_counter() - started, used.ru_utime + used.ru_stime - before, max(size) // 1024)
+    return Ran(
+        found, refused, time.perf_counter() - started, used.ru_utime + used.ru_stime - before, max(size[:]) // 1024
+    )
 
 
 def commit_of(checkout: Path) -> str:
