@@ -1,7 +1,7 @@
 """Training scripts that people know, counted as they are: a configuration and random tokens stand for what they load.
 
-`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, whose names
-are those of their repositories, with what they import on the PYTHONPATH, and prints a table.
+`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, each called
+as its repository is, and prints a table. What they import has to be on the PYTHONPATH.
 """
 
 # --8<-- [start:setup]
@@ -306,7 +306,7 @@ class Case(NamedTuple):
     file: str | Callable[..., None]  # or a function of this one
     arguments: str = ""
     world: int = 8
-    ranks: list[int] | None = [0]  # None: those that differ from rank 0
+    ranks: tuple[int, ...] | None = (0,)  # None: those that differ from rank 0
     stand_in: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def run(self, folder: Path) -> None:
@@ -323,25 +323,23 @@ class Case(NamedTuple):
 TITAN = ("torchtitan-v0.2.2", "torchtitan/train.py")
 
 
-def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
+def titan(config: str, world: int, *more: str, ranks: tuple[int, ...] | None = (0,)) -> Case:
     path = f"torchtitan/models/{config}.toml"
     arguments = f"--job.config_file {{root}}/{path} --metrics.log_freq 1 " + " ".join(more)
     return Case(*TITAN, arguments, world, ranks, of_torchtitan_02)
 
 
-def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
+def new_titan(model: str, config: str, world: int, *more: str) -> Case:
     """Of August 2026."""
-    arguments = (
-        f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs "
-        + " ".join(more)
-    )
-    return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
+    off = "--checkpoint.no-enable --training.disable_cuda_graphs --parallelism.spmd_backend partial_dtensor"
+    arguments = f"--module {model} --config {config} --metrics.log_freq 1 {off} " + " ".join(more)
+    return Case("torchtitan", TITAN[1], arguments, world, (0,), of_torchtitan)
 
 
 def published(config: str, world: int, *more: str) -> Case:
     """As the benchmarks of December 2024 ran it (benchmarks/llama3_h100_202412_torchtitan.md)."""
     arguments = f"--job.config_file {{root}}/train_configs/llama3_{config}.toml --metrics.log_freq 1 " + " ".join(more)
-    return Case("torchtitan-9dec370", "train.py", arguments, world, [0], of_torchtitan_2024)
+    return Case("torchtitan-9dec370", "train.py", arguments, world, (0,), of_torchtitan_2024)
 
 
 CASES: dict[str, Case] = {
@@ -358,7 +356,7 @@ CASES: dict[str, Case] = {
     "new-titan-70b": new_titan("llama3", "llama3_70b", 64),
     "new-titan-moe": new_titan("qwen3", "qwen3_moe_debug", 8),
     "new-titan-deepseek": new_titan("deepseek_v3", "deepseek_v3_debugmodel", 8),
-    "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, [0, 7], of_nanochat),
+    "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, (0, 7), of_nanochat),
     "picotron": Case("picotron", "train.py", "--config {picotron}", 16, None, of_picotron),
     "trainer": Case(".", train_by_transformers, "2"),
     "trainer-fsdp-1": Case(".", train_by_transformers, "1"),
