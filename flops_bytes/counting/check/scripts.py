@@ -1,7 +1,7 @@
 """Training scripts that people know, counted as they are: a configuration and random tokens stand for what they load.
 
-`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, each called
-as its repository is, and prints a table. What they import has to be on the PYTHONPATH.
+`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, each
+called as its repository is, and prints a table. What they import has to be on the PYTHONPATH.
 """
 
 # --8<-- [start:setup]
