@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flops_bytes.counting.count import count, fit
+    from flops_bytes.counting.ranks import count_ranks
     from flops_bytes.model.config import read_stack
     from flops_bytes.model.stack import Stack
     from flops_bytes.plan import plan
     from flops_bytes.tools import kernels, snapshot
     from flops_bytes.tools.watch import watch
 
-__all__ = ["Stack", "count", "fit", "kernels", "plan", "read_stack", "snapshot", "watch"]
+__all__ = ["Stack", "count", "count_ranks", "fit", "kernels", "plan", "read_stack", "snapshot", "watch"]
 MODULES = {"kernels": "tools.kernels", "plan": "plan", "snapshot": "tools.snapshot"}  # these are promised whole
 PLACES = {
     "Stack": "model.stack",
     "count": "counting.count",
+    "count_ranks": "counting.ranks",
     "fit": "counting.count",
     "read_stack": "model.config",
     "watch": "tools.watch",

@@ -13,27 +13,31 @@ def find(command: str) -> Callable[[list[str]], int]:
         case "plan":
             from flops_bytes.plan.__main__ import main as run
         case "count":
-            from flops_bytes.counting.count import main as run
+            from flops_bytes.counting.command import main as run
         case "check":
             from flops_bytes.counting.check.__main__ import main as run
         case "snapshot":
             from flops_bytes.tools.snapshot import main as run
+        case "compare":
+            from flops_bytes.tools.compare import main as run
         case _:
             from flops_bytes.tools.kernels import main as run
     return run
 
 
-COMMANDS = ("plan", "count", "check", "snapshot", "trace")
+COMMANDS = ("plan", "count", "check", "snapshot", "compare", "trace")
 USAGE = """usage: flops-bytes plan [options]
        flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
        flops-bytes snapshot FILE [options]
+       flops-bytes compare FILE FILE [options]
        flops-bytes trace FILE [options]
 
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
   count       what does a training script of your own take? Counted as it runs without memory; needs torch
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
   snapshot    a file of torch.cuda.memory._dump_snapshot(): where the memory went, and what lies free
+  compare     two such files, planned and counted ones too (--snapshot): what the one holds and the other does not
   trace       a file of torch.profiler's export_chrome_trace(): what the GPU was doing, and what it waited for
 
 flops-bytes plan --help lists the options."""

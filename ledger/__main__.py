@@ -75,6 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     offline = commands.add_parser("offline", help=help_text, description=help_text)
     offline.add_argument("site", type=Path, help="the folder of the built site")
     offline.add_argument("folder", type=Path, help="where the copy goes; what is there is replaced")
+    help_text = "write a page's figure as an SVG that stands alone, such as the README's"
+    picture = commands.add_parser("picture", help=help_text, description=help_text)
+    picture.add_argument("figure", help="as the page names it, such as count_your_step.picture")
+    picture.add_argument("file", type=Path, help="where it goes, such as .github/step.svg")
     help_text = "judge records of another machine: are they valid, fresh, exact, plausible? (exit status 1: not all)"
     judge_command = commands.add_parser("judge", help=help_text, description=help_text)
     judge_command.add_argument("folder", type=Path, help="of one device's records, called as the device")
@@ -95,6 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
             "bundle": _bundle,
             "bind": _bind,
             "offline": _offline,
+            "picture": _picture,
             "judge": _judge,
             "status": _status,
             "show": _show,
@@ -211,6 +216,13 @@ def _offline(book: Book, options: argparse.Namespace) -> int:
 
     path = offline(options.site, options.folder)
     print(f"{options.folder}/index.html, and {path}: {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _picture(book: Book, options: argparse.Namespace) -> int:
+    from ledger.site.picture import picture
+
+    options.file.write_text(picture(book, options.figure), encoding="utf-8")
     return 0
 
 

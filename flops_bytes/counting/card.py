@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -37,10 +37,15 @@ from flops_bytes.counting.step_trace import (
 )
 from flops_bytes.lessons.trace import tensors_in
 
-NO = "{}: a question about numbers was answered by no, so that what a yes would run is not counted"
+ASKED = "{}: a question about numbers was answered by {}, so that what a {} would run is not counted"
 NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
 STATED = "{}: a number that nobody has computed decides what runs; give --item and one that it could be, such as 1"
 SHARED = "{}: {} choices among {} were taken as spread {}"
+WHOLE = (
+    "the number in a tensor is asked for, a whole one, which nobody has computed and --item does not answer; leave "
+    "that line out, or name a function that takes a step without it"
+)
+RNN = "{} was counted as PyTorch's own operations, whose bytes are not those that cuDNN keeps"
 # --8<-- [end:setup]
 
 
@@ -184,7 +189,33 @@ def sent_to(where: Any) -> Any:
 
 
 QUESTIONS = ("equal", "allclose", "is_nonzero")
-HEALTH = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
+OF_FINITE = {"isfinite": True, "isnan": False, "isinf": False, "isposinf": False, "isneginf": False}
+OF_ALL, OF_ANY = ("all", "_is_all_true"), ("any", "_is_any_true")
+NOT, OR, AND = ("logical_not", "__invert__"), ("logical_or", "__or__"), ("logical_and", "__and__")
+
+
+class Answer(NamedTuple):
+    """To a question about numbers that nobody has computed."""
+
+    is_yes: bool
+    is_sure: bool  # whether it needs no note: numbers are finite
+
+
+def answer_of(name: str, args: Any) -> Answer | None:
+    """What is asked of all numbers is so, as a check of them expects, and what is asked of any of them is not."""
+    if name in OF_FINITE:
+        return Answer(OF_FINITE[name], True)
+    if name not in (*OF_ALL, *OF_ANY, *NOT, *OR, *AND):
+        return None
+    known = [x.answer for x in args if hasattr(x, "answer")]
+    if name in OF_ALL or name in OF_ANY:
+        return known[0] if known else Answer(name in OF_ALL, False)
+    is_sure = bool(known) and all(each.is_sure for each in known)
+    if name in NOT and known:
+        return Answer(not known[0].is_yes, is_sure)
+    if len(known) == 2:
+        return Answer((any if name in OR else all)(each.is_yes for each in known), is_sure)
+    return None
 
 
 class Stated(float):
@@ -253,10 +284,18 @@ class OnCard(TorchFunctionMode):
             return fused_norm(*args, **kwargs)
         if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
             return self.number(func, *args, **kwargs)
+        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+            self.trace.notes[RNN.format(name)] = None
+        if (answer := answer_of(name, args)) is not None:
+            found = func(*args, **kwargs)
+            found.answer = answer
+            return found
         if name == "__format__" and args[0].dim() == 0 and args[1]:
             return format(self.number(torch.Tensor.item, args[0], written=True), args[1])
         if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
             args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
+        if name == "ctc_loss":  # of lists, its mean makes a tensor whose memory it writes
+            args = tuple(torch.tensor(each) if isinstance(each, list | tuple) else each for each in args)
         if "device" in kwargs:
             kwargs = kwargs | {"device": sent_to(kwargs["device"])}
         if name == "to":
@@ -271,8 +310,6 @@ class OnCard(TorchFunctionMode):
             elif name in FLOAT32_OPERATIONS:
                 args, kwargs = tuple(map(in_float32, args)), {key: in_float32(value) for key, value in kwargs.items()}
         found = func(*args, **kwargs)
-        if name in HEALTH and is_fake(found):
-            self.trace.remember(found, lambda: torch.full(found.shape, HEALTH[name]))
         if name == "topk" and is_fake(found[1]) and found[1].numel() <= MOST_KNOWN_NUMBERS:
             return type(found)((found[0], self.chosen(args[0], found[1], *args[2:], **kwargs)))
         return found
@@ -297,22 +334,36 @@ class OnCard(TorchFunctionMode):
         return found
 
     def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
-        """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
+        """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it.
+
+        PyTorch's loops and checks end as answer_of() has it; where it compares numbers or follows a loss, as LBFGS
+        does, that is noted.
+        """
         try:
             return func(*args, **kwargs)
         except DataDependentOutputException:
-            name, x, caller = func.__name__, args[0], sys._getframe(2).f_code.co_filename
+            name, x, frame = func.__name__, args[0], sys._getframe(2)
+            caller = frame.f_code.co_filename
+            by_torch = caller.startswith(TORCH) and not written
             asks = name in QUESTIONS or x.dtype == torch.bool
-            if caller.startswith(TORCH) and not written:
-                answer: Any = 0.0 if asks or caller.endswith("grad_scaler.py") else 1.0
-            elif (asks and self.item is None) or not (asks or x.is_floating_point()):
-                raise
-            elif self.item is None and name == "item":
-                return Stated(1)
+            is_yes, is_sure = getattr(x, "answer", Answer(by_torch and name in QUESTIONS, False))
+            if not (by_torch or is_sure or asks or x.is_floating_point()):
+                raise Uncountable(f"{lines_of(frame)}: {WHOLE}") from None
+            if not (by_torch or is_sure) and self.item is None:
+                if asks:
+                    raise
+                if name == "item":
+                    return Stated(1)
+            if asks:
+                answer: Any = is_yes
+                note = ASKED.format(lines_of(frame), *(("yes", "no") if is_yes else ("no", "yes")))
+                is_noted = not is_sure and not (by_torch and (hasattr(x, "answer") or is_yes))
             else:
-                answer = False if asks else 1.0 if self.item is None else self.item
-                where = lines_of(sys._getframe(2))
-                self.trace.notes[(NO if asks else NUMBER).format(where, answer)] = None
+                stated = 1.0 if self.item is None or by_torch else self.item
+                answer = 0.0 if by_torch and caller.endswith("grad_scaler.py") else stated
+                note, is_noted = NUMBER.format(lines_of(frame), answer), not by_torch or x.requires_grad
+            if is_noted:
+                self.trace.notes[note] = None
             return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)
 
 
@@ -553,6 +604,8 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
+        stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+        torch._C._set_mkldnn_enabled(False)  # its LSTM is one kernel of a CPU
         load_and_look("sys")  # for those that are there already
         yield
 

@@ -1,17 +1,11 @@
-"""A training step of your own, counted without a GPU: the command `flops-bytes count`, and `count()`.
+"""A training step of your own, counted without a GPU: `count()`, and the command `flops-bytes count`.
 
 The contract: a script is run as it is, or a function of it is called, until its optimizers have worked twice. Whatever
 is built meanwhile has a shape but no memory, "cuda" is answered as if a card were there, and nothing is computed. A
 step ends where an optimizer works that has already worked in it, so that several in turn make one step. The second
-step counts, since the first one has no optimizer state before its end. So
-
-    flops-bytes count train.py                     runs the script, its main part too
-    flops-bytes count train.py:step                runs the script up to its end, but not as main, then calls step()
-    flops-bytes count train.py -- --batch-size 8   gives the script arguments
-
-and `step` needs no argument: it takes a step, or returns a function that does. A step without an optimizer is called
-twice, and the second call counts. In Python, `count(make)` does the same with a function; it has to build its model
-itself, because tensors that were made before have memory.
+step counts, since the first one has no optimizer state before its end. A function needs no argument: it takes a step,
+or returns a function that does. A step without an optimizer is called twice, and the second call counts. A function
+builds its model itself, because tensors that were made before have memory.
 
 Attention counts as the kernel that a card of today would run: flash in 16 bits without a mask, else the memory-
 efficient one; dropout keeps a mask of bytes, RMSNorm is one kernel, optimizers work with foreach, and autocast follows
@@ -19,20 +13,17 @@ CUDA's lists. float32 is multiplied as tf32 where the script allows it, and in c
 torch.compile is left out: what is counted is the step without it. Tensors that a script leaves on the CPU count as the
 card's too. Workspaces of cuBLAS and cuDNN, and what lies beside tensors, do not count. from_pretrained() of
 transformers and diffusers builds a model of its configuration and reads no weights.
+
+A number that nobody has computed is 1 where a script logs it or reckons with it, and what a router chooses is spread
+evenly over its experts. Where such a number decides what runs, the script is refused, with the line.
 """
 
 # --8<-- [start:setup]
-import argparse
-import inspect
-import json
-import runpy
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 from torch import nn
 from torch._subclasses.fake_tensor import (
@@ -43,15 +34,15 @@ from torch._subclasses.fake_tensor import (
 from torch.optim import optimizer as optimizers
 
 from flops_bytes.counting.card import OnCard, fake_card
-from flops_bytes.counting.counted import Counted, sized, summed, table, told
+from flops_bytes.counting.counted import Counted, changes, summed
 from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable, line_of
+from flops_bytes.memory.simulated import writable, write_snapshot
 from flops_bytes.plan.options import read_gpu, read_options
-from flops_bytes.plan.table import gib
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE, Gpu
 
+TOLD_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 CALLS = 64  # of a function, at most, until a second step is whole
-FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 # --8<-- [end:setup]
 
 
@@ -79,17 +70,21 @@ def count(
     memory_bytes: float = 80e9,
     item: float | None = None,
     imbalance: float = 1.0,
+    snapshot: str | Path | None = None,
     place: Callable[[StepTrace], AbstractContextManager[Any]] = nullcontext,
 ) -> Counted:
     """A step's bytes and FLOPs, by its moments and lines.
 
     `step` takes a training step, or returns a function that does; it builds all that it needs itself. `memory_bytes`
     is what torch.cuda tells it of the card, `item` what .item() answers, `imbalance` how much more than an even share
-    the first expert gets of tokens that are routed, 1 to 2; `place` is where it runs, such as on a rank.
-    Raises Uncountable, with the line, where the step needs numbers that nobody has computed.
+    the first expert gets of tokens that are routed, 1 to 2. `snapshot` is a file to which all blocks are written as
+    torch.cuda.memory._dump_snapshot() does, and `place` where it runs, such as on a rank. Raises Uncountable, with the
+    line, where the step needs numbers that nobody has computed.
     """
+    if snapshot:
+        writable(snapshot)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    trace = StepTrace(fake)
+    trace = StepTrace(fake, keeps_frames=bool(snapshot))
     ended = ""
     hooks = [
         optimizers.register_optimizer_step_pre_hook(trace.before_update),
@@ -116,6 +111,8 @@ def count(
             f"{ended}no matmul was seen: give a script that takes two steps, or name a function of it that takes one, "
             "as in train.py:step"
         )
+    if snapshot:
+        write_snapshot(snapshot, changes(trace), "flops-bytes count")
     return found
 
 
@@ -130,7 +127,10 @@ def reason(error: Exception) -> str:
     """One sentence: what cannot be counted, where, and what to do."""
     where, said = line_of(error), str(error).strip().partition("\n")[0]
     if ".numpy() is not supported" in said:
-        return f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out"
+        return (
+            f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out, or "
+            "name a function that takes a step without it, on a batch of its own"
+        )
     if isinstance(error, DataDependentOutputException):
         return (
             f"{where}: the number in a tensor is asked for (.item(), float(), print(), if), and nothing is computed "
@@ -150,16 +150,22 @@ def reason(error: Exception) -> str:
         return f"{Path(error.filename or '').name}:{error.lineno}: {error.msg}; the script has to run without the count"
     if isinstance(error, FileNotFoundError):
         return f"{where}: {said}; put it there, or let the step make a batch of the same shape, as torch.randint() does"
-    if "process group" in said or "rendezvous" in said or "process_group" in said:
+    told = isinstance(error, KeyError) and error.args and error.args[0] in TOLD_BY_TORCHRUN
+    if told or "process group" in said or "rendezvous" in said or "process_group" in said:
         return (
-            f"{where}: a group of processes is asked for ({said}); count one rank, without it, as a script does that "
-            "is started without torchrun"
+            f"{where}: one rank of several is asked for ({said}); give --world and how many ranks there are, such as "
+            "--world 8, and the script is run as torchrun would start it"
         )
     if any(frame.f_code.co_name == "from_pretrained" for frame, _ in walk_tb(error.__traceback__)):
         return f"{where}: from_pretrained() fails ({said}); build the model of its configuration, as from_config() does"
     if "HigherOrderOperator" in said:
         name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
         return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"
+    if "SparseTensorImpl" in said:
+        return (
+            f"{where}: a sparse tensor is made, whose size depends on numbers; sparse=False counts the step with dense "
+            "gradients, which are as large as the whole table"
+        )
     unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class")
     is_operation = said.startswith("aten.") and " " not in said
     if (is_operation or any(word in said for word in unknown)) and "CUDA" not in said:
@@ -218,92 +224,4 @@ def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card
     return Fit(int(row.memory_bytes), left, left >= 0, tight, beside, days, seconds)
 
 
-def on_card(found: Counted, answer: Fit, gpu: str, tokens: str | None) -> Iterator[tuple[str, str]]:
-    """Whether it fits, and how long it takes."""
-    verdict = "fits, {} left" if answer.fits else "does not fit, {} are missing"
-    beside = f"with {sized(BESIDE_TENSORS_BYTES)} beside tensors it {verdict.format(gib(abs(answer.left_bytes)))}"
-    yield gpu, f"{sized(answer.card_bytes)}; {beside}"
-    if answer.tight:
-        yield "  but only just", f"beside tensors, a process can hold up to {sized(answer.beside_bytes)}"
-    for mfu, seconds in answer.step_seconds.items():
-        days = f", {answer.days[mfu]:,.4g} days" if answer.days else ""
-        yield f"at an MFU of {mfu:.0%}", f"{seconds:.4g} s a step{days}"
-    if tokens and not found.tokens:
-        yield "  days", "not known: no embedding looks tokens up in this step, so they cannot be counted"
-
-
 # --8<-- [end:fit]
-
-
-# --8<-- [start:main]
-def script(path: Path, name: str, arguments: list[str]) -> Callable[[], Any]:
-    """What runs a script, or loads it and gives a function of it."""
-
-    def run() -> Any:
-        with (
-            patch.object(sys, "argv", [str(path), *arguments]),
-            patch.object(sys, "path", [str(path.parent), *sys.path]),
-        ):
-            names = runpy.run_path(str(path), run_name="__main__" if not name else path.stem)
-        if not name:
-            raise StepCounted
-        if not callable(names.get(name)):
-            raise Uncountable(f"{path.name} has no function {name}; it has {', '.join(functions(names, path))}")
-        return names[name]
-
-    return run
-
-
-def functions(names: dict[str, Any], path: Path) -> list[str]:
-    """The functions that a script defines itself."""
-    own = [key for key, value in names.items() if inspect.isfunction(value) and value.__module__ == path.stem]
-    return own or ["none"]
-
-
-def main(arguments: list[str]) -> int:
-    """Prints what the step takes; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="flops-bytes count",
-        description=__doc__,
-        epilog="The exit status is 0 if it is counted and fits, 3 if it does not fit, 2 if it cannot be counted.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "script", help="a file, or a function of it: train.py, train.py:step", metavar="FILE[:FUNCTION]"
-    )
-    parser.add_argument("--gpu", help="a row of the table of peaks, such as 'H100 SXM'")
-    parser.add_argument("--gpu-memory", help="of a card that the table has not, such as 80GB; with --gpu-peak")
-    parser.add_argument("--gpu-peak", help="its FLOP/s of the type that the step multiplies in, dense, such as 989T")
-    parser.add_argument("--tokens", help="to train on, such as 15T")
-    parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
-    parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
-    parser.add_argument("--lines", type=int, default=8, help="how many lines of code are listed")
-    own, theirs = (
-        (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])
-        if "--" in arguments
-        else (arguments, [])
-    )
-    asked = parser.parse_args(own)
-    path, _, name = asked.script.rpartition(":") if ".py:" in asked.script else (asked.script, "", "")
-    try:
-        if not Path(path).is_file():
-            raise Uncountable(f"{path}: there is no such file")
-        card = {"gpu_memory": asked.gpu_memory, "gpu_peak": asked.gpu_peak}
-        gpu = asked.gpu or (f"{asked.gpu_memory or ''} card".strip() if any(card.values()) else None)
-        memory = read_gpu(asked_of(gpu=asked.gpu, **card)).memory_bytes if gpu else 80e9
-        with redirect_stdout(sys.stderr) if asked.json else nullcontext():
-            found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
-        answer = fit(found, asked.gpu, asked.tokens, **card) if gpu else None
-        shown = [*table(found, asked.lines), *(on_card(found, answer, str(gpu), asked.tokens) if answer else ())]
-    except (Uncountable, ValueError) as error:
-        print(f"flops-bytes count: {error}", file=sys.stderr)
-        return MISTAKE
-    if asked.json:
-        print(json.dumps(found._asdict() | ({"gpu": gpu, "fit": answer._asdict()} if answer else {}), indent=2))
-    else:
-        print(told(shown))
-    return FITS if not answer or answer.fits else DOES_NOT_FIT
-
-
-# --8<-- [end:main]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flops_bytes.counting.step_trace import MOMENTS, TOKENS, StepTrace
+from flops_bytes.memory.simulated import Change
 from flops_bytes.plan.table import gib
 
 UNREAD = (
@@ -85,8 +86,8 @@ def summed(trace: StepTrace) -> Counted:
     lines: Counter[str] = Counter()
     for number, (size, event) in living.items():
         if size:
-            kind = trace.kinds.get(number, f"temporaries of the {event.moment} pass")
-            kinds[kind.replace("update pass", "update")] += size
+            kind = kind_of(trace, number, event.moment)
+            kinds[kind] += size
             if kind not in ("weights", "gradients", "optimizer state", "buffers"):
                 lines[event.line] += size
     by_kind: Counter[str] = Counter()
@@ -115,9 +116,18 @@ def summed(trace: StepTrace) -> Counted:
         updates=bool(trace.optimizers),
         notes=notes,
         sent=sent_in(trace, step),
-        sharded=trace.sharded,
+        sharded=sharded_in(trace),
         peers=sorted(trace.peers),
     )
+
+
+def sharded_in(trace: StepTrace) -> dict[str, dict[str, int]]:
+    """By kind, and the dimensions of the mesh that divide it; nothing where none divides anything."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for (_, kind), divided in trace.divided.items():
+        found[kind].update(divided)
+    is_divided = any(names for divided in found.values() for names in divided)
+    return {kind: dict(divided.most_common()) for kind, divided in found.items()} if is_divided else {}
 
 
 def sent_in(trace: StepTrace, step: range) -> list[Sent]:
@@ -131,6 +141,22 @@ def sent_in(trace: StepTrace, step: range) -> list[Sent]:
     return sorted(
         (Sent(*what, *amounts) for what, amounts in by_line.items()), key=lambda each: (-each.sent_bytes, each)
     )
+
+
+def kind_of(trace: StepTrace, number: int, born: str) -> str:
+    """What a storage is, of which a step ends knowing more than when it is made."""
+    return trace.kinds.get(number) or f"temporaries of the {born} pass".replace("update pass", "update")
+
+
+def changes(trace: StepTrace) -> Iterator[Change]:
+    """What a trace has seen, from the first tensor on to the end of the step that counts."""
+    step, is_second = trace.step(), False
+    for event in trace.events:
+        is_second = is_second or (event.turn in step and event.moment != "update")  # gradients go after an update
+        if event.turn < step.stop and event.change:
+            kind = kind_of(trace, event.storage, event.moment)
+            moment = f"{event.moment}, step {1 + is_second}" if step.start else event.moment
+            yield Change(event.storage, event.change, moment, kind, event.frames)
 
 
 # --8<-- [end:counted]
@@ -168,6 +194,17 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     kinds = ", ".join(f"{kind} {flops:.4g}" for kind, flops in found.flops.items())
     again = f"; of these made again {found.again_flops:.4g}" if found.again_flops else ""
     yield "FLOPs", f"{sum(found.flops.values()):.4g}: {kinds}{again}; most in {found.flops_dtype}"
+    for kind, parts in found.sharded.items():
+        told = [f"{sized(size)} {f'divided by {names}' if names else 'whole'}" for names, size in parts.items()]
+        yield f"{kind} of a rank", "; ".join(told)
+    sent = [each for each in found.sent if each.sent_bytes >= LEAST_SHOWN]
+    if sent:
+        yield "sent in a step", f"{sized(sum(each.sent_bytes for each in found.sent))}, by collective, group and line"
+    for each in sent[:most]:
+        calls = f"{each.calls} × " if each.calls > 1 else ""
+        yield f"  {sized(each.sent_bytes)}", f"{calls}{each.collective}, {each.group}: {each.line}"
+    if len(sent) > most:
+        yield f"  {sized(sum(each.sent_bytes for each in sent[most:]))}", f"{len(sent) - most} more"
     if found.tokens:
         yield "tokens", f"{found.tokens:,}"
     yield from (("note", note) for note in found.notes)

@@ -20,16 +20,21 @@ from torch.utils._python_dispatch import (
     is_traceable_wrapper_subclass,
     is_traceable_wrapper_subclass_type,
 )
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.counting.collectives import Collective, collective_of, name_of
 from flops_bytes.lessons.trace import Trace, tensors_in
+from flops_bytes.memory.simulated import Frames
 
 MOMENTS = ("forward", "backward", "update")
 TORCH, STANDARD, OWN = (
     str(Path(folder))
     for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 )
+MACHINERY = str(Path(__file__).parent), "<frozen", "<string"
+REPEATED = "repeat", "flops_bytes.counting.count"  # what calls a script
+WRAPPERS = tuple(str(Path(TORCH) / name) for name in ("_compile.py", "_dynamo"))  # of a mode's __torch_dispatch__
 ATTENTION = "_scaled_dot_product_flash_attention"
 
 
@@ -58,12 +63,64 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
-FLOPS |= {
-    torch.ops.aten.convolution_backward: convolution_backward,
-    torch.ops.aten._grouped_mm: grouped_mm,
-    torch.ops.aten._scaled_grouped_mm: grouped_mm,
-}
+
+
+def product(a: Tensor, b: Tensor, *_: Any, **__: Any) -> int:
+    """Of matrices, of a matrix and a vector, of two vectors."""
+    return 2 * math.prod(a.shape[-2:]) * (b.shape[-1] if b.dim() > 1 else 1)
+
+
+def added_product(_: Tensor, a: Tensor, b: Tensor, **__: Any) -> int:
+    return product(a, b)
+
+
+aten = torch.ops.aten
+FLOPS |= dict.fromkeys((aten.mv, aten.dot, aten.vdot, aten._int_mm), product)
+FLOPS |= dict.fromkeys((aten._grouped_mm, aten._scaled_grouped_mm), grouped_mm)
+FLOPS |= {aten.addmv: added_product, aten.convolution_backward: convolution_backward}
+# What else makes products, and has no formula
+NAMES = """
+addr addbmm _trilinear _sparse_mm _sparse_addmm mkldnn_rnn_layer _cudnn_rnn linalg_eig _linalg_eigh
+linalg_qr _linalg_svd linalg_inv_ex _linalg_solve_ex linalg_lu linalg_lu_factor_ex linalg_cholesky_ex linalg_lstsq
+linalg_solve_triangular triangular_solve linalg_matrix_exp cholesky_inverse ormqr
+"""
+PRODUCTS = set(NAMES.split())
+PYTORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional")  # kernels by its own formulas
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, _: Any, lengths: Any, *__: Any) -> tuple[Tensor, Tensor]:
+    """As aten/src/ATen/native/cuda/LossCTC.cu: a loss a sequence, and a number for each frame and place of a target."""
+    if isinstance(lengths, FakeTensor) or not len(lengths):
+        if targets.dim() < 2:
+            raise Uncountable(f"{lines_of(sys._getframe())}: {CTC}")
+        longest = targets.shape[1]
+    else:
+        with unset_fake_temporarily():
+            longest = int(max(lengths))
+    frames, batch, _ = log_probs.shape
+    return log_probs.new_empty(batch), log_probs.new_empty(batch, frames, 2 * longest + 1)
+
+
+def as_first_made(func: Any) -> Any:
+    """A kernel that makes its result as large as its input and then cuts it to size, in the same storage."""
+
+    def rule(*inputs: Any, **named: Any) -> Tensor:
+        found: Tensor = func(*inputs, **named)
+        size = max(x.numel() for x in tensors_in((inputs, named)))
+        if size <= found.numel():
+            return found
+        return found.new_empty(size).as_strided(found.shape, found.stride())
+
+    return rule
+
+
+CUT = (aten.mse_loss, aten.smooth_l1_loss, aten.binary_cross_entropy, aten.col2im)
+RULES: dict[Any, Any] = {each.default: as_first_made(each.default) for each in CUT}
+RULES |= {aten._ctc_loss.default: ctc_loss, aten._ctc_loss.Tensor: ctc_loss}
+CTC = "the lengths of ctc_loss()'s targets are not known; give it targets that are padded, a row for each"
 TOKENS = "tokens"
+NO_FORMULA = "{}: {} has no formula here, so that its FLOPs are left out, if it makes products"
+DRAWN = "{}: this follows from numbers that were drawn at random here, and is counted as they came out"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
 BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
 
@@ -117,6 +174,17 @@ def lines_of(frame: FrameType | None) -> str:
     return library or "elsewhere"
 
 
+def frames_of(frame: FrameType | None) -> Frames:
+    """The functions of a script that are being called, the innermost first, but for those that count it."""
+    found: list[tuple[str, str, int]] = []
+    while frame and (frame.f_code.co_name, frame.f_globals.get("__name__")) != REPEATED:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        if not file.startswith(MACHINERY if found else MACHINERY + WRAPPERS):
+            found.append((name, file, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
 def line_of(error: BaseException) -> str:
     """The last line of a reader's code that an error went through, and that of a library after it."""
     traced, reader, library = error.__traceback__, "", ""
@@ -163,19 +231,32 @@ def is_integer(x: Tensor) -> bool:
     return x.dtype in INTEGER_DTYPES
 
 
-def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
+def is_known(func: Any, inputs: list[Tensor], args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operation has only whole numbers that are known, few enough to compute: indices, lengths, words."""
     if inputs:
         known = all(not isinstance(x, FakeTensor) and is_integer(x) and x.numel() <= MOST_KNOWN_NUMBERS for x in inputs)
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
-    return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
+    whole = kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange")
+    return name in MAKERS and whole and func(*args, **kwargs).numel() <= MOST_KNOWN_NUMBERS
+
+
+def is_drawn(func: Any, inputs: list[Tensor], result: Any) -> bool:
+    """Whether an operation draws numbers at random, and from nothing else: such as where an image is cut."""
+    is_weight = isinstance(result, nn.Parameter)
+    return torch.Tag.nondeterministic_seeded in func.tags and all(x is result for x in inputs) and not is_weight
+
+
+def is_by_chance(x: Tensor) -> bool:
+    """Whether it has numbers that were drawn at random, or follow from some."""
+    return isinstance(x, FakeTensor) and x.constant is not None and getattr(x, "is_drawn", False)
 
 
 def is_constant(func: Any, inputs: list[Tensor], result: Any) -> bool:
     """Whether an operation makes a few numbers that a fake tensor can remember: such as rates of stochastic depth."""
-    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange")
-    return named and not inputs and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
+    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange") and not inputs
+    is_made = named or is_drawn(func, inputs, result)
+    return is_made and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
@@ -197,6 +278,7 @@ class Change(NamedTuple):
     moment: str
     line: str
     turn: int  # how often an optimizer had worked
+    frames: Frames = ()  # where the line is, if frames are kept
 
 
 # FLOPs by turn, moment, kind and data type; tokens by turn, moment, TOKENS and their table
@@ -220,9 +302,11 @@ class StepTrace(Trace):
     teacher is, an evaluation is not.
     """
 
-    def __init__(self, fake: FakeTensorMode | None) -> None:
-        self.fake = fake
+    def __init__(self, fake: FakeTensorMode | None, keeps_frames: bool = False) -> None:
+        self.fake, self.keeps_frames = fake, keeps_frames
         self.moment, self.line = "forward", ""
+        self.frames: Frames = ()
+        self._known_frames: dict[Frames, Frames] = {}  # of which many operations have the same
         self.events: list[Change] = []
         self.amounts: Amounts = Counter()
         self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
@@ -237,12 +321,12 @@ class StepTrace(Trace):
         self.handed: Counter[tuple[int, str, str, str]] = Counter()
         self.calls: Counter[tuple[int, str, str, str]] = Counter()
         self.groups: dict[str, str] = {}  # what is printed of them
-        self.sharded: dict[str, dict[str, int]] = {}  # bytes here by kind and dividing dimensions
+        self.divided: dict[tuple[int, str], Counter[str]] = {}  # bytes here by optimizer and kind, by dimensions
         self.peers: set[int] = set()  # ranks to which this one sends, or from which it receives, alone
         self.hand_over: Callable[..., None] | None = None  # what is known, between ranks
         self._numbers: dict[int, int] = {}
         self._born: dict[int, str] = {}  # the moment, of what lives
-        self._made_at: dict[int, str] = {}  # a node's number in autograd's order: the line that made it
+        self._made_at: dict[int, tuple[str, Frames]] = {}  # a node's number in autograd's order: the line that made it
         super().__init__()
 
     def _change(self, key: int, change: int) -> None:
@@ -251,7 +335,7 @@ class StepTrace(Trace):
         if change > 0 and not self._sizes.get(key):
             self._numbers[key] = len(self.events)
         number = self._numbers[key]
-        self.events.append(Change(number, change, self.moment, self.line, len(self.workers)))
+        self.events.append(Change(number, change, self.moment, self.line, len(self.workers), self.frames))
         self.live_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         if change > 0:
@@ -282,12 +366,16 @@ class StepTrace(Trace):
         if before != self.moment:  # what lives, lives in this moment too
             self.events.append(Change(-1, 0, self.moment, self.line, len(self.workers)))
         if node is None or made_again:
-            self.line = lines_of(sys._getframe(2))
+            self.line, self.frames = self.where(sys._getframe(2))
             if torch.is_grad_enabled():
                 number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
-                self._made_at[number] = self.line
+                self._made_at[number] = self.line, self.frames
         else:
-            self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
+            self.line, self.frames = self._made_at.get(node._sequence_nr()) or self.where(sys._getframe(2))
+
+    def where(self, frame: FrameType) -> tuple[str, Frames]:
+        frames = frames_of(frame) if self.keeps_frames else ()
+        return lines_of(frame), self._known_frames.setdefault(frames, frames)
 
     def step(self) -> range:
         """The turns of the step that counts: the second, if all has worked in it that worked in the first."""
@@ -347,11 +435,12 @@ class StepTrace(Trace):
         if str(device) == "meta" or (device is None and inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
-        if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
+        is_lift = func is aten.lift_fresh.default  # what torch.tensor() made is new
+        if self.fake and not is_lift:
             self.look_outside(inputs)
         if found := collective_of(func, args):
             return self.collect(found, func, types, args, kwargs)
-        if self.fake and is_known(func, inputs, kwargs):
+        if self.fake and is_known(func, inputs, args, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(WHOLE_NUMBERS.get(func, func), types, args, kwargs)
             if all(is_integer(each) for each in tensors_in(result)):
@@ -362,9 +451,23 @@ class StepTrace(Trace):
         is_made = self.moment == "forward" and not has_graph
         if not is_made:
             self.use(inputs)
-        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.fake and func.is_view and not is_lift:  # of known numbers: a view of them is no storage of its own
+            args, kwargs = tree_map_only(Tensor, self.as_fake, (args, kwargs))
+        result = super().__torch_dispatch__(RULES.get(func, func) if self.fake else func, types, args, kwargs)
+        if self.fake and func.is_view and not is_lift and not isinstance(inputs[0], FakeTensor):
+            for each in tensors_in(result):
+                each.viewed = inputs[0]  # type: ignore[attr-defined]  # whose bytes live as long
         if self.fake and is_constant(func, inputs, result):
-            self.remember(result, lambda: func(*args, **kwargs))
+            result.is_drawn = is_drawn(func, inputs, result) and result.is_floating_point()  # not a loader's seed
+            with unset_fake_temporarily():
+                own = [torch.empty(x.shape, dtype=x.dtype) for x in inputs]  # what is drawn in place
+                result.constant = func(*own, *args[len(own) :], **kwargs)
+            self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
+        elif any(map(is_by_chance, inputs)):
+            if torch.Tag.data_dependent_output in func.tags or is_sized_by_numbers(func, inputs):
+                self.notes[DRAWN.format(lines_of(sys._getframe()))] = None
+            for each in tensors_in(result):
+                each.is_drawn = True  # type: ignore[attr-defined]
         packet, turn = func._overloadpacket, len(self.workers)
         amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
@@ -373,6 +476,8 @@ class StepTrace(Trace):
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
             flops = formula(*args, **kwargs, out_val=result)
             amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
+        elif func.namespace not in PYTORCHS or packet.__name__ in PRODUCTS:
+            self.notes[NO_FORMULA.format(self.line, packet)] = None
         if packet is torch.ops.aten.embedding and self.moment == "forward":
             amounts[turn, self.moment, TOKENS, str(args[0].untyped_storage()._cdata)] += args[1].numel()
         if is_made:
@@ -382,13 +487,6 @@ class StepTrace(Trace):
         else:
             self.amounts.update(amounts)
         return result
-
-    def remember(self, fake: Any, numbers: Callable[[], Tensor]) -> None:
-        """Gives a fake tensor its numbers, until one is written to."""
-        if self.fake and fake.numel() <= MOST_CONSTANT_NUMBERS:
-            with _disable_current_modes():
-                fake.constant = numbers()
-            self.fake.fake_tensor_converter.add_constant_storage_mapping(fake)
 
     def collect(self, found: Collective, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """A collective, or what is sent to one rank."""
@@ -408,6 +506,11 @@ class StepTrace(Trace):
             self.peers.add(found.peer)
         return result
 
+    def as_fake(self, x: Tensor) -> Tensor:
+        """One and the same for known numbers."""
+        fake = self.fake
+        return x if isinstance(x, FakeTensor) or not fake else fake.fake_tensor_converter.from_real_tensor(fake, x)
+
     def look_outside(self, inputs: list[Tensor]) -> None:
         """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
         for x in inputs:
@@ -419,7 +522,22 @@ class StepTrace(Trace):
                 self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = None
 
     # --8<-- [start:hooks]
-    def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def as_forward(self, closure: Any) -> Any:
+        """What an optimizer calls in its step is no update."""
+        if not callable(closure) or isinstance(closure, torch.optim.Optimizer):
+            return closure
+
+        def call(*values: Any, **named: Any) -> Any:
+            self.updating -= 1
+            try:
+                return closure(*values, **named)
+            finally:
+                self.updating += 1
+
+        return call
+
+    def before_update(self, optimizer: torch.optim.Optimizer, values: Any = (), named: Any = None) -> Any:
+        """Gives back what the optimizer's step takes."""
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = weights_of(optimizer)
@@ -428,30 +546,29 @@ class StepTrace(Trace):
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         self.name(gradients, "gradients")
         self.name(weights, "weights")
-        self.divide("weights", weights)
-        self.divide("gradients", gradients)
+        self.divide(optimizer, "weights", weights)
+        self.divide(optimizer, "gradients", gradients)
+        return tuple(map(self.as_forward, values)), {key: self.as_forward(each) for key, each in (named or {}).items()}
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating -= 1
         state = tensors_in(list(optimizer.state.values()))
         self.name(state, "optimizer state")
-        self.divide("optimizer state", state)
+        self.divide(optimizer, "optimizer state", state)
         self.look()
         self.end_turn(id(optimizer))
 
-    def divide(self, kind: str, tensors: list[Any]) -> None:
-        """How many bytes of a kind are divided by which dimensions of the mesh."""
-        by_dimensions: Counter[str] = Counter()
+    def divide(self, optimizer: torch.optim.Optimizer, kind: str, tensors: list[Any]) -> None:
+        """How many bytes of a kind are divided by which dimensions of the mesh, if any are."""
+        found: Counter[str] = Counter()
         for x in tensors:
+            names: tuple[str, ...] = ()
             if hasattr(x, "placements"):
-                names = x.device_mesh.mesh_dim_names or [str(number) for number in range(x.device_mesh.ndim)]
-                pairs = zip(names, x.placements, strict=True)
-                divided = ", ".join(
-                    name for name, placed in pairs if not placed.is_replicate() and not placed.is_partial()
-                )
-                by_dimensions[divided or "none"] += sum(part.nbytes for part in unwrapped(x))
-        if by_dimensions:
-            self.sharded[kind] = dict(by_dimensions)
+                dimensions = x.device_mesh.mesh_dim_names or tuple(map(str, range(x.device_mesh.ndim)))
+                whole = [placed.is_replicate() or placed.is_partial() for placed in x.placements]
+                names = tuple(name for name, is_whole in zip(dimensions, whole, strict=True) if not is_whole)
+            found[", ".join(names)] += sum(part.nbytes for part in unwrapped(x))
+        self.divided[id(optimizer), kind] = found
 
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""

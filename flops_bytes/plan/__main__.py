@@ -100,6 +100,24 @@ def with_config(asked: Mapping[str, Any]) -> dict[str, Any]:
     return with_config_or_name(asked, load_or_parse_config)
 
 
+def write_step(path: str, asked: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Writes the step that was planned as a memory snapshot. Raises ValueError for what is no step of one GPU."""
+    from flops_bytes.memory.simulated import write_snapshot
+    from flops_bytes.plan import stacks
+    from flops_bytes.plan.snapshot import planned_changes
+
+    if "ladder" not in found:
+        raise ValueError("--snapshot: it shows a training step of one GPU; leave out the options of a layout or a task")
+    settled_question = settled(asked, found)
+    question = complete_question(stored(settled_question), settled_question, stacks.read_model)
+    write_snapshot(path, planned_changes(question.a, question.model), f"flops-bytes plan {in_words(asked)}")
+
+
+def in_words(asked: Mapping[str, Any]) -> str:
+    """A question as it is asked on the command line, without the whole of a config.json."""
+    return " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
+
+
 def main(arguments: list[str]) -> int:
     """Prints the answer as a table, or as JSON; returns the exit status."""
     description = "Does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"
@@ -113,6 +131,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--explain", action="store_true", help="print every line of the answer, not the dozen")
     parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
+    parser.add_argument(
+        "--snapshot",
+        metavar="PATH",
+        help="write the training step as a memory snapshot, which pytorch.org/memory_viz opens",
+    )
     for name, option in (OPTIONS | parallel.PARALLEL | rl.RL).items():
         if option.kind == "refused":  # another name of what is planned
             continue
@@ -120,7 +143,7 @@ def main(arguments: list[str]) -> int:
         flags += [f"--{parallel.DEGREES[name]}-parallel"] if name in parallel.DEGREES else []
         parser.add_argument(*flags, help=option.meaning.replace("%", "%%"), metavar="…")
     told = vars(parser.parse_args(arguments))
-    as_json, explain, schema = (told.pop(name) for name in ("json", "explain", "schema"))
+    as_json, explain, schema, path = (told.pop(name) for name in ("json", "explain", "schema", "snapshot"))
     if schema:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
@@ -128,6 +151,8 @@ def main(arguments: list[str]) -> int:
     try:
         once = with_config(asked)
         found = plan(**once)
+        if path:
+            write_step(path, once, found)
         if as_json:
             print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
         else:
@@ -154,7 +179,7 @@ def answer_lines(found: dict[str, Any], asked: Mapping[str, Any], explain: bool)
         yield ""
         own = serving_table if "users" in found else training_table
     else:
-        yield " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
+        yield in_words(asked)
     for what, how_much in own(found):
         yield f"{what:32}{how_much}"
         for line, seconds in rates_lines(asked) if what == "a step" and "ladder" in found else ():

@@ -156,6 +156,7 @@ class Event(NamedTuple):
     size: int  # bytes: requested, or of the segment
     stream: int
     frames: Frames
+    said: str = ""  # of torch.cuda.memory._set_memory_metadata()
 
 
 class Found(NamedTuple):
@@ -166,6 +167,7 @@ class Found(NamedTuple):
     requested: int  # of these
     allocated: bool  # False: freed, but another stream may still use it
     frames: Frames
+    said: str = ""
 
 
 class Segment(NamedTuple):
@@ -186,6 +188,7 @@ class Snapshot(NamedTuple):
     segments: tuple[Segment, ...]
     traces: tuple[tuple[Event, ...], ...]
     settings: Settings
+    simulated: str = ""  # what has made it up, where no GPU has run (flops_bytes/memory/simulated.py)
 
 
 def read(path: Path) -> Snapshot:
@@ -219,7 +222,9 @@ def as_snapshot(found: object, most: int) -> Snapshot:
     segments = tuple(reader.segment(each) for each in reader.items(found["segments"], "segments"))
     traces = reader.items(found.get("device_traces", []), "device_traces")
     events = tuple(tuple(map(reader.event, reader.items(trace, "a trace"))) for trace in traces)
-    return Snapshot(segments, events, _settings(found.get("allocator_settings")))
+    settings = found.get("allocator_settings")
+    simulated = settings.get("simulated") if isinstance(settings, dict) else None
+    return Snapshot(segments, events, _settings(settings), _text(simulated) if simulated else "")
 
 
 def _settings(told: object) -> Settings:
@@ -286,7 +291,7 @@ class _Reader:
         where = "addr" if "addr" in found else "device_free"
         missing = 0 if action in ACTIONS else None
         address, size = self.number(found, where, missing), self.number(found, "size", missing)
-        return Event(action, address, size, self.number(found, "stream", 0), self.frames(found))
+        return Event(action, address, size, self.number(found, "stream", 0), self.frames(found), _said(found))
 
     def segment(self, found: object) -> Segment:
         if not isinstance(found, dict):
@@ -301,7 +306,7 @@ class _Reader:
             if state.startswith("active"):
                 requested = min(self.number(block, "requested_size", size), size)
                 frames = self.frames(block) or self.frames(_first(block.get("history")))
-                blocks.append(Found(at, size, requested, state == "active_allocated", frames))
+                blocks.append(Found(at, size, requested, state == "active_allocated", frames, _said(block)))
             here = at + size
         size = self.number(found, "total_size")
         if here > address + size:
@@ -323,6 +328,13 @@ def _text(found: object) -> str:
     if type(found) is not str:
         return "?"
     return found if found.isprintable() else "".join(each if each.isprintable() else "?" for each in found)
+
+
+def _said(found: dict[str, Any]) -> str:
+    """Its metadata: a text, or what a simulated file says of a block's moment and kind."""
+    told = found.get("user_metadata")
+    words = [told.get("kind"), told.get("moment")] if isinstance(told, dict) else [told]
+    return ", ".join(_text(word) for word in words if word)
 
 
 def _first(found: object) -> dict[str, Any]:
@@ -349,6 +361,7 @@ class Life:
     requested: int = 0  # bytes; of a block
     unused: float = INFINITE  # the event that freed it: until it died it waited for another stream
     frames: Frames | None = None  # None: it was there before the first event, and nothing says why
+    said: str = ""  # its metadata
 
     def at(self, event: int) -> bool:
         """Whether it was there after an event."""
@@ -443,7 +456,8 @@ def follow(snapshot: Snapshot, number: int) -> Device:
     return follower.device
 
 
-Blocks = dict[int, tuple[int, int, bool, Frames | None]]  # by address: requested, bytes if known, allocated, frames
+# by address: requested, bytes if known, allocated, frames, metadata
+Blocks = dict[int, tuple[int, int, bool, Frames | None, str]]
 Segments = dict[int, tuple[int, bool, int]]  # by address: bytes, small, stream
 
 
@@ -453,7 +467,7 @@ def before(snapshot: Snapshot, number: int) -> tuple[Blocks, Segments, dict[bool
     segments: Segments = {}
     pages = {True: 0, False: 0}
     for each in (segment for segment in snapshot.segments if segment.device == number):
-        blocks |= {x.address: (x.requested, x.size, x.allocated, x.frames or None) for x in each.blocks}
+        blocks |= {x.address: (x.requested, x.size, x.allocated, x.frames or None, x.said) for x in each.blocks}
         if each.expandable:
             pages[each.small] += each.size
         else:
@@ -464,9 +478,9 @@ def before(snapshot: Snapshot, number: int) -> tuple[Blocks, Segments, dict[bool
             case "alloc":
                 blocks.pop(at, None)
             case "free_completed":
-                blocks[at] = size, 0, False, None
+                blocks[at] = size, 0, False, None, event.said
             case "free_requested" if at in blocks:
-                blocks[at] = *blocks[at][:2], True, None
+                blocks[at] = *blocks[at][:2], True, None, event.said
             case "segment_alloc":
                 segments.pop(at, None)
             case "segment_free":
@@ -503,9 +517,9 @@ class _Follower:
             self.reserve(0, at, size, small)
         self.taken = sorted(blocks)
         for at in self.taken:
-            requested, size, allocated, frames = blocks[at]
+            requested, size, allocated, frames, said = blocks[at]
             life = self.block(0, at, requested, size)
-            life.frames, life.unused = frames, INFINITE if allocated else 0
+            life.frames, life.said, life.unused = frames, said, INFINITE if allocated else 0
 
     def reserve(self, index: int, at: int, size: int, small: bool) -> None:
         self.segments[at] = life = Life(at, size, small, index)
@@ -537,7 +551,7 @@ class _Follower:
                 lost = self.end(index, at) if at in self.blocks else 0
                 insort(self.taken, at)
                 life = self.block(index, at, size)
-                life.frames = event.frames
+                life.frames, life.said = event.frames, event.said
                 return life.size - lost, 0
             case "free_requested" if at in self.blocks:
                 life = self.blocks[at]
@@ -696,8 +710,11 @@ def main(arguments: list[str]) -> int:
     used = {each.device for each in snapshot.segments} | {n for n, events in enumerate(snapshot.traces) if events}
     found = [report(snapshot, number, max(1, options.rows), options.skip) for number in sorted(used)]
     if options.json:
-        print(json.dumps({"devices": found}, indent=2))
+        simulated = {"simulated": snapshot.simulated} if snapshot.simulated else {}
+        print(json.dumps(simulated | {"devices": found}, indent=2))
     else:
+        if snapshot.simulated:
+            print(f"simulated by {snapshot.simulated}: no GPU has run")
         print(
             "\n".join(line for each in found for line in printed(each))
             or "nothing was allocated, and no event recorded"

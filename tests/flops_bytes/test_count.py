@@ -11,9 +11,11 @@ from unittest.mock import patch
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from flops_bytes.counting.count import count, fit, main, script
+from flops_bytes.counting.command import main, script
+from flops_bytes.counting.count import count, fit
 from flops_bytes.counting.step_trace import Uncountable
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"  # three lines
@@ -306,13 +308,17 @@ REFUSED = {
     "torch.cuda.graph_pool_handle()": "train.py:5: what a CUDA graph runs again is run by no Python",
     "torch.cuda.nccl.all_reduce([x])": "train.py:5: torch.cuda.nccl sends without a process group",
     "import deepspeed; deepspeed.initialize(model=None)": "train.py:5: DeepSpeed's engine",
+    "torch.cuda.initial_seed()": "train.py:5: CUDA itself is asked for",
     "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
     "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
     "open('no.txt')": "train.py:5: [Errno 2] No such file or directory: 'no.txt'; put it there",
-    "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: a group of processes is asked for",
+    "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: one rank of several is asked for",
     "from torch import no_such_name": "train.py:5: cannot import name 'no_such_name'",
     "list(range(x.sum().long()))": "train.py:5: the number in a tensor is asked for",
+    "x.sum().long().item()": "train.py:5: the number in a tensor is asked for, a whole one",
     "raise ValueError('mine')": "train.py:5: ValueError: mine",
+    "F.embedding(torch.tensor([1]), x.requires_grad_(), sparse=True).sum().backward()": "train.py:5: a sparse tensor",
+    "F.ctc_loss(x[:, None], torch.tensor([1]), torch.tensor([4]), x[0, :1].long())": "train.py:5: the lengths of ctc",
 }
 
 
@@ -411,11 +417,123 @@ def test_numbers_can_be_answered(write: Write) -> None:
     ]
 
 
+CHECKS = """    nn.init.trunc_normal_(model.weight, std=0.02)
+    torch.distributions.Normal(loss, 1.0)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    assert torch.isfinite(loss) and not (torch.isnan(x).any() | ~torch.isfinite(x).all())
+"""
+
+
+def test_numbers_are_in_order_where_that_is_asked(write: Write) -> None:
+    """PyTorch draws again until none is out of bounds: with another answer the count would have no end."""
+    found = counted(write(LINEAR + CHECKS))
+    assert found.flops == counted(write(LINEAR)).flops and not found.notes
+    (note,) = counted(write(LINEAR + "    assert (loss > 0).all()\n"), item=1).notes
+    assert "answered by yes, so that what a no would run" in note
+
+
+def test_what_an_optimizer_calls_is_no_update(write: Write) -> None:
+    text = """model = nn.Sequential(nn.Embedding(100, 64), nn.Linear(64, 64)).cuda()
+optimizer = torch.optim.{}(model.parameters())
+def forward():
+    optimizer.zero_grad()
+    loss = model(torch.randint(100, (4, 16), device="cuda")).sum()
+    loss.backward()
+    return loss
+def step():
+    optimizer.step(forward)
+"""
+    found = counted(write(text.format("AdamW")))
+    assert found.tokens == 4 * 16 and not found.notes
+    assert any("a number of a tensor was answered" in note for note in counted(write(text.format("LBFGS"))).notes)
+
+
+def test_a_few_numbers_that_were_drawn_are_known_and_said(write: Write) -> None:
+    more = """    where = int(torch.empty(1).uniform_(0, 3).item())
+    x[[1, 2, 3][where]]
+"""
+    found = counted(write(LINEAR + more))
+    assert found.flops == counted(write(LINEAR)).flops
+    assert found.notes == [
+        "train.py:12: this follows from numbers that were drawn at random here, and is counted as they came out"
+    ]
+
+
+def test_a_view_of_indices_is_no_storage(write: Write) -> None:
+    text = LINEAR.replace(
+        "loss.backward()", "assert type(torch.arange(2**20 + 1)) is not torch.Tensor; loss.backward()"
+    )
+    text = text.replace("loss.backward()", "rows = torch.arange(5000); {}; loss.backward()")
+    same = counted(write(text.format("many = rows"))).moments["backward"]
+    many = "many = rows[:, None].expand(-1, 1000)"
+    assert counted(write(text.format(many))).moments["backward"] == same
+    assert counted(write(text.format(f"{many}; del rows"))).moments["backward"] == same
+
+
+def test_ctc_loss_keeps_a_number_for_each_frame_and_place(write: Write) -> None:
+    text = """model = nn.Linear(8, 10).cuda()
+def step():
+    frames = model(torch.ones(50, 4, 8, device="cuda")).log_softmax(-1)
+    loss = F.ctc_loss(frames, torch.ones(4, 300, dtype=torch.int64, device="cuda"), {})
+    kept.append(loss)
+    kept.pop().backward()
+kept = []
+"""
+    asked = "[50] * 4, [20, 9, 9, 9]", "torch.tensor([50] * 4), torch.tensor([20, 9, 9, 9])"
+    padded = "torch.tensor([50] * 4), frames[0, :, 0].long()"
+    lists, known, padded = (counted(write(text.format(each))).moments["forward"] for each in (*asked, padded))
+    assert lists == pytest.approx(known, abs=100)
+    assert padded - known == pytest.approx(4 * 4 * 50 * 2 * (300 - 20), abs=100)
+
+
+PRODUCTS = {
+    "x @ w": 2 * 32 * 64,
+    "w @ w": 2 * 64,
+    "nn.LSTM(64, 16)(x[None])[0]": 2 * 32 * 4 * 16 * (64 + 16),
+    "torch._grouped_mm(x.bfloat16(), x.view(2, 64, 16).bfloat16(), offs=torch.tensor([8, 32]).int())": 2 * 32 * 64 * 16,
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_each_product_has_its_flops(write: Write, product: str) -> None:
+    text = f"def step():\n    x, w = torch.ones(32, 64, device='cuda'), torch.ones(64, device='cuda'); {product}\n"
+    assert counted(write(text)).flops == {"matmul": PRODUCTS[product]}
+
+
+def test_a_product_without_a_formula_is_said(write: Write) -> None:
+    text = """@torch.library.custom_op("test_count::product", mutates_args=())
+def product(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+product.register_fake(torch.empty_like)
+"""
+    more = "    product(x); torch.linalg.inv(model.weight)\n"
+    assert [note.partition(" has no formula")[0] for note in counted(write(text + LINEAR + more)).notes] == [
+        "train.py:16: test_count.product",
+        "train.py:16: aten.linalg_inv_ex",
+    ]
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "binary_cross_entropy"])
+def test_a_loss_lies_in_the_storage_of_what_it_sums(write: Write, loss: str) -> None:
+    x = torch.rand(10, 10)
+    assert getattr(F, loss)(x, x).untyped_storage().nbytes() == x.nbytes, "as PyTorch has it with data"
+    text = f"""model = nn.Linear(8, 1000).cuda()
+def step():
+    y = model(torch.ones(500, 8, device="cuda")).sigmoid()
+    loss = F.{loss}(y, y.detach())
+    {{}}
+    loss.backward()
+"""
+    once, twice = (counted(write(text.format(more))).moments["backward"] for more in ("pass", "other = loss.view(1)"))
+    without = counted(write(text.replace(f"F.{loss}(y, y.detach())", "(y * y.detach()).sum()").format("pass")))
+    assert once == twice >= without.moments["backward"] + 4 * 500 * 1000 - 8
+
+
 def test_constants_are_known_until_they_are_written_to(write: Write) -> None:
     text = """rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
 both = [each.tolist() for each in (2 * torch.arange(4.0)).split(2)]
-assert rates == [0, 0.25, 0.5] and both == [[0, 2], [4, 6]]
-written = torch.linspace(0, 1, 2).mul_(torch.rand(2))
+assert rates == [0, 0.25, 0.5] and both == [[0, 2], [4, 6]] and torch.tensor((0.5, 1))[1].item() == 1
+written = torch.linspace(0, 1, 2).mul_(torch.rand(2000)[:2])
 def step():
     print(written[0].item() in rates)
 """

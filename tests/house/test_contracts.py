@@ -16,7 +16,8 @@ CODE = ("figures", "flops_bytes", "ledger", "planner", "published", "snippets", 
 # Where a path is put before the others, or a module loaded whose name is only known when it runs.
 LOADERS = {
     "flops_bytes/__init__.py": "imports what is promised when it is asked for",
-    "flops_bytes/counting/count.py": "runs a reader's script, which finds what lies beside it",
+    "flops_bytes/counting/command.py": "runs a reader's script, which finds what lies beside it",
+    "flops_bytes/counting/check/scripts.py": "runs scripts of other repositories, which find what lies beside them",
     "ledger/execute.py": "a snippet finds what lies beside it and the library",
     "ledger/site/variants.py": "the one loader of figures",
     "snippets/training_loop/training_loop.py": "looks for a copy of itself that a reader saved",

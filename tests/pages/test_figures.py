@@ -997,6 +997,20 @@ def test_a_line_of_code_is_as_long_as_its_bytes_and_the_most_lies_on_top() -> No
     assert chart.place("m")[1] < chart.place("l")[1]
 
 
+def test_a_counted_step_is_stacked_by_kind_up_to_its_second() -> None:
+    kinds = ("weights", "state", "gradients", "layers", "loss", "temporaries")
+    stacked = {kind: [(turn + 1) * 2**30, 0] for turn, kind in enumerate(kinds)}
+    made = {"count_your_step.picture_bytes": stacked, "count_your_step.second_piece": 1}
+    chart = Chart(count_your_step.picture(Values(made), Words()))
+    unit = (chart.place("0")[1] - chart.place("20")[1]) / 20
+    foot = chart.place("0")[1] - 5
+    for turn, kind in enumerate(kinds):
+        (bar,) = chart.bars(chart.colours[kind])
+        top, below = (foot - bar[2]) / unit, (foot - bar[3]) / unit
+        assert (below, top) == pytest.approx((turn * (turn + 1) / 2, (turn + 1) * (turn + 2) / 2), abs=0.1), kind
+    assert chart.place("first")[0] < chart.place("second")[0]
+
+
 def test_what_fills_a_gpu_is_stacked() -> None:
     planner = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
     made = {"room_bytes": {"planner": planner, "napkin": {"optimizer": 40e9, "weights": 20e9}}}
