@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import IterableDataset
 
-from flops_bytes.counting.count import script
+from flops_bytes.counting.command import script
 from flops_bytes.counting.counted import Counted
 from flops_bytes.counting.ranks import count_ranks
 from flops_bytes.counting.step_trace import Uncountable
