@@ -417,7 +417,7 @@ class Ran(NamedTuple):
 
 def run(case: Case, folder: Path, loud: bool) -> Ran:
     """Counts a script; what it prints is dropped."""
-    size = multiprocessing.Array("l", case.world)
+    sizes, times = multiprocessing.Array("l", case.world), multiprocessing.Array("d", case.world)
 
     def step() -> None:
         with ExitStack() as stack:
@@ -427,13 +427,12 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
             try:
                 case.run(folder)
             finally:
-                size[int(os.environ["RANK"])] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                rank, used = int(os.environ["RANK"]), resource.getrusage(resource.RUSAGE_SELF)
+                sizes[rank], times[rank] = used.ru_maxrss, used.ru_utime + used.ru_stime
 
     def stop(*_: Any) -> None:
         raise Uncountable(f"is not counted within {LIMIT} seconds")
 
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    before = used.ru_utime + used.ru_stime
     started, found, refused = time.perf_counter(), dict[int, Counted](), ""
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(LIMIT)
@@ -443,10 +442,7 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
         refused = str(refusal)
     finally:
         signal.alarm(0)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Ran(
-        found, refused, time.perf_counter() - started, used.ru_utime + used.ru_stime - before, max(size[:]) // 1024
-    )
+    return Ran(found, refused, time.perf_counter() - started, sum(times[:]), max(sizes[:]) // 1024)
 
 
 def commit_of(checkout: Path) -> str:
