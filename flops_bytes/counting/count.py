@@ -101,7 +101,9 @@ def count(
     except Uncountable:
         raise
     except Exception as error:
-        raise Uncountable(reason(first(error))) from error
+        if isinstance(cause := first(error), Uncountable):
+            raise cause from None
+        raise Uncountable(reason(cause)) from error
     finally:
         for hook in hooks:
             hook.remove()
