@@ -138,6 +138,9 @@ def attend(
     return found
 
 
+attend.__name__ = "scaled_dot_product_attention"  # by which context parallelism replaces it
+
+
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any, **named: Any) -> Tensor:
     """As CUDA's autocast has it, whatever its list says: log_softmax in the format of the logits, then in float32."""
     if target.is_floating_point() or named.get("label_smoothing"):

@@ -101,7 +101,9 @@ def count(
     except Uncountable:
         raise
     except Exception as error:
-        raise Uncountable(reason(first(error))) from error
+        if isinstance(cause := first(error), Uncountable):
+            raise cause from None
+        raise Uncountable(reason(cause)) from error
     finally:
         for hook in hooks:
             hook.remove()
@@ -166,8 +168,9 @@ def reason(error: Exception) -> str:
             f"{where}: a sparse tensor is made, whose size depends on numbers; sparse=False counts the step with dense "
             "gradients, which are as large as the whole table"
         )
-    unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class", "aten.")
-    if any(word in said for word in unknown) and "CUDA" not in said:
+    unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class")
+    is_operation = said.startswith("aten.") and " " not in said
+    if (is_operation or any(word in said for word in unknown)) and "CUDA" not in said:
         return (
             f"{where}: a kernel needs data or has no rule for shapes alone ({said}); give it one by "
             "torch.library.register_fake(), or take PyTorch's own operation on dense tensors for the count"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -303,6 +305,9 @@ REFUSED = {
     "x.numpy().tolist()": "train.py:5: the numbers in a tensor are asked for",
     "import no_such_module": "train.py:5: the module no_such_module is not installed",
     "torch.cuda.CUDAGraph()": "train.py:5: what a CUDA graph runs again is run by no Python",
+    "torch.cuda.graph_pool_handle()": "train.py:5: what a CUDA graph runs again is run by no Python",
+    "torch.cuda.nccl.all_reduce([x])": "train.py:5: torch.cuda.nccl sends without a process group",
+    "import deepspeed; deepspeed.initialize(model=None)": "train.py:5: DeepSpeed's engine",
     "torch.cuda.initial_seed()": "train.py:5: CUDA itself is asked for",
     "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
     "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
@@ -318,11 +323,33 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_a_refusal_names_the_line(write: Write, line: str) -> None:
+def test_a_refusal_names_the_line(write: Write, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     text = f"def step(x=None):\n    x = torch.ones(4, 4, device='cuda'); {line}\n    torch.mm(x, x)\n"
+    path = write(text)
+    path.with_name("deepspeed.py").write_text("def initialize(model): pass\n")
+    monkeypatch.syspath_prepend(path.parent)
+    with patch.dict(sys.modules), pytest.raises(Uncountable) as refusal:
+        counted(path)
+    assert str(refusal.value).startswith(REFUSED[line])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("torch.ones(2).cuda().nonzero()", "aten.nonzero makes a tensor"),
+        ("torch.cuda.CUDAGraph()", "what a CUDA graph"),
+    ],
+)
+def test_a_refusal_is_of_the_first_error(write: Write, line: str, said: str) -> None:
+    text = f"""def step():
+    try:
+        {line}
+    except Exception as error:
+        raise RuntimeError("in a stage") from error
+"""
     with pytest.raises(Uncountable) as refusal:
         counted(write(text))
-    assert str(refusal.value).startswith(REFUSED[line])
+    assert str(refusal.value).startswith(f"train.py:6: {said}")
 
 
 @pytest.mark.parametrize(
@@ -535,6 +562,50 @@ def test_pytorchs_own_questions_are_answered(write: Write) -> None:
     text = text.replace("loss.backward()", "scaler.scale(loss).backward()")
     found = counted(write('scaler = torch.amp.GradScaler("cuda")\n' + text))
     assert found.updates and not found.notes and found.kinds["optimizer state"] == 4 * 1000 * 1000
+
+
+def test_a_triton_kernel_writes_into_what_it_is_given(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(LINEAR + "    import triton.runtime.jit as jit; jit.JITFunction().run(x)\n")
+    folder = path.parent / "triton" / "runtime"
+    folder.mkdir(parents=True)
+    (folder / "jit.py").write_text(
+        "class JITFunction:\n    __name__ = 'add'\n    def run(self, x): raise OSError('no card')\n"
+    )
+    monkeypatch.syspath_prepend(path.parent)
+    with patch.dict(sys.modules):
+        found = counted(path)
+    assert found.notes == ["train.py:12: the Triton kernel add was left out, and its FLOPs with it"]
+
+
+@pytest.mark.parametrize(("width", "kernels", "kept"), [(64, "", 4), (64, "CUDNN_ATTENTION", 4), (65, "", None)])
+def test_values_may_be_narrower_than_keys(write: Write, width: int, kernels: str, kept: int | None) -> None:
+    """The kernels that can keep a row's sum in float32; where none can, scores are kept."""
+    inside = f"with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.{kernels}): " if kernels else ""
+    text = f"""import torch.nn.attention
+q = torch.randn(2, 8, 1024, 128, dtype=torch.bfloat16, device="cuda").requires_grad_()
+v = torch.randn(2, 8, 1024, {width}, dtype=torch.bfloat16, device="cuda").requires_grad_()
+def step():
+    {inside}out = F.scaled_dot_product_attention(q, q, v)
+    out.sum().backward()
+    q.grad = v.grad = None
+"""
+    rows, found = 2 * 8 * 1024, counted(write(text)).moments["forward"]
+    least = rows * 2 * (128 + 2 * width)
+    assert (found - least < 2 * rows * 4) == bool(kept)
+
+
+def test_experts_that_are_routed_to_are_multiplied_by(write: Write) -> None:
+    text = """w = nn.Parameter(torch.randn(4, 32, 64, dtype=torch.bfloat16, device="cuda"))
+def step():
+    x = torch.randn(100, 32, dtype=torch.bfloat16, device="cuda")
+    chosen = torch.randn(100, 4, device="cuda").topk(2).indices.flatten()
+    counts = torch.histc(chosen, bins=4, min=0, max=4)
+    padded = torch.cat([x[chosen.argsort() // 2], x.new_zeros(56, 32)])
+    torch._grouped_mm(padded, w, offs=counts.cumsum(0, dtype=torch.int32)).square().sum().backward()
+    w.grad = None
+"""
+    found = counted(write(text))
+    assert found.flops == {"matmul": 2 * 2 * 200 * 32 * 64}, "rows of zeros lie in no group"
 
 
 def test_flex_attention_counts_as_flash_attention(write: Write) -> None:

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch import nn
 from torch.optim import SGD, AdamW
 from torch.optim import optimizer as optimizers
@@ -158,6 +159,56 @@ def test_a_rank_holds_and_sends_what_a_real_one_does(tmp_path: Path, way: str) -
         real = seen[rank]
         assert sent(found) == sent(real) != {}
         assert 0 <= real.peak_bytes - found.peak_bytes < 100  # the mesh's own tensors
+
+
+def whole() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    if not dist.is_initialized():
+        dist.init_process_group("nccl")
+    mesh = init_device_mesh("cuda", (WORLD,))
+    rows = 16 + sum(type(each) is Rows for each in ROWS)
+    ROWS.append(Rows())
+    x, w = distribute_tensor(torch.ones(rows, 64), mesh, [Replicate()]), torch.ones(64, 64)
+    x @ distribute_tensor(w, mesh, [Shard(1)])
+
+
+class Rows:
+    """A call: each has a row more, so that DTensor knows no call's shapes before."""
+
+
+ROWS: list[Rows] = []
+
+
+def test_a_rank_has_nothing_of_the_whole_tensor_by_which_dtensor_finds_shapes() -> None:
+    assert count_ranks(whole, WORLD)[0].flops == {"matmul": 2 * 17 * 64 * 64 // WORLD}
+
+
+def in_context() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.experimental import context_parallel
+
+    dist.init_process_group("nccl")
+    q = torch.ones(1, 2, 64, 16, dtype=torch.bfloat16, device="cuda")
+    with context_parallel(init_device_mesh("cuda", (WORLD,)), buffers=[q], buffer_seq_dims=[2]):
+        nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+
+def test_context_parallelism_divides_attention() -> None:
+    part = 64 // WORLD
+    own, other = part * part, part * part // 2  # half of the rows see the other rank's
+    assert count_ranks(in_context, WORLD)[0].flops == {"attention": 2 * 2 * (own + other) * 2 * 16}
+
+
+def test_a_refusal_outlives_a_module_that_is_half_built() -> None:
+    def step() -> None:
+        dist.init_process_group("nccl")
+        fully_sharded = torch.distributed.fsdp.FullyShardedDataParallel
+        fully_sharded(model())
+
+    with pytest.raises(Uncountable, match=r"FSDP 1 resizes tensors .* fsdp_version: 2"):
+        count_ranks(step, WORLD)
 
 
 ROUTED = """

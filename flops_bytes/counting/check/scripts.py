@@ -1,13 +1,14 @@
 """Training scripts that people know, counted as they are: a configuration and random tokens stand for what they load.
 
-`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, whose names
-are those of their repositories, with what they import on the PYTHONPATH, and prints a table.
+`python -m flops_bytes.counting.check.scripts --checkouts FOLDER [NAME…]` runs them from checkouts in FOLDER, each
+called as its repository is, and prints a table. What they import has to be on the PYTHONPATH.
 """
 
 # --8<-- [start:setup]
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -45,8 +47,7 @@ def tokens(*shape: int) -> torch.Tensor:
 @contextmanager
 def of_torchtitan_02() -> Iterator[None]:
     """torchtitan 0.2: its data set and its tokenizer."""
-    from torchtitan.components.tokenizer import HuggingFaceTokenizer
-    from torchtitan.hf_datasets import text_datasets
+    tokenizer, texts = map(import_module, ("torchtitan.components.tokenizer", "torchtitan.hf_datasets.text_datasets"))
 
     class Texts(IterableDataset[Any]):
         def __init__(self, *_: Any, seq_len: int, **__: Any) -> None:
@@ -61,8 +62,26 @@ def of_torchtitan_02() -> Iterator[None]:
         self.eos_id = 0
 
     with (
-        patch.object(text_datasets, "HuggingFaceTextDataset", Texts),
-        patch.object(HuggingFaceTokenizer, "__init__", load),
+        patch.object(texts, "HuggingFaceTextDataset", Texts),
+        patch.object(tokenizer.HuggingFaceTokenizer, "__init__", load),
+    ):
+        yield
+
+
+@contextmanager
+def of_torchtitan_2024() -> Iterator[None]:
+    """torchtitan of its benchmarks: its data loader, and its tokenizer of 128,256 words."""
+    datasets = import_module("torchtitan.datasets")
+
+    class Rows(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                rows = tokens(self[0], self[1] + 1)
+                yield rows[:, :-1], rows[:, 1:]
+
+    with (
+        patch.object(datasets, "build_tokenizer", lambda *_: SimpleNamespace(n_words=128256)),
+        patch.object(datasets, "build_hf_data_loader", lambda *given: Rows(given[3:5])),
     ):
         yield
 
@@ -70,8 +89,7 @@ def of_torchtitan_02() -> Iterator[None]:
 @contextmanager
 def of_torchtitan() -> Iterator[None]:
     """torchtitan of August 2026: its data loader and its tokenizer."""
-    from torchtitan.components.data.loader import GrainDataLoader
-    from torchtitan.components.tokenizer import HuggingFaceTokenizer
+    tokenizer, loader = map(import_module, ("torchtitan.components.tokenizer", "torchtitan.components.data.loader"))
 
     def load(self: Any, config: Any, *, num_tokens_per_batch: int, max_context_length: int, **_: Any) -> None:
         def batches() -> Iterator[Any]:
@@ -85,8 +103,8 @@ def of_torchtitan() -> Iterator[None]:
         self.eos_id = 0
 
     with (
-        patch.object(GrainDataLoader, "__init__", load),
-        patch.object(HuggingFaceTokenizer, "__init__", read),
+        patch.object(loader.GrainDataLoader, "__init__", load),
+        patch.object(tokenizer.HuggingFaceTokenizer, "__init__", read),
         patch.object(torch.distributed, "set_timeout", lambda *_: None, create=True),  # of a PyTorch after 2.13
     ):
         yield
@@ -123,13 +141,17 @@ class Turn(torch.autograd.Function):
         return torch.empty_like(gradients[0]), None, None
 
 
+def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, **_: Any) -> Any:
+    return Turn.apply(x, cos, sin)  # type: ignore[no-untyped-call]
+
+
 def of_flash_attn() -> AbstractContextManager[Any]:
     def normalize(x: torch.Tensor, weight: torch.Tensor, *_: Any, **named: Any) -> torch.Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, named["eps"])
 
     return modules(
         flash_attn__flash_attn_interface={"flash_attn_func": flash},
-        flash_attn__layers__rotary={"apply_rotary_emb": lambda x, cos, sin, **_: Turn.apply(x, cos, sin)},
+        flash_attn__layers__rotary={"apply_rotary_emb": turn},
         flash_attn__ops__triton__layer_norm={"layer_norm_fn": normalize},
     )
 
@@ -170,7 +192,7 @@ def of_picotron() -> Iterator[None]:
         patch.object(AutoTokenizer, "from_pretrained", lambda *_: None),
         patch.object(AutoConfig, "from_pretrained", configure),
     ):
-        from picotron import checkpoint, data, utils
+        checkpoint, data, utils = (import_module(f"picotron.{part}") for part in ("checkpoint", "data", "utils"))
 
         def rows(_: Any, __: Any, ___: Any, length: int, *____: Any) -> Any:
             return [{"input_ids": [0] * (length + 1)}] * 1000
@@ -211,7 +233,7 @@ def of_nanochat() -> Iterator[None]:
             return 32768
 
     with modules(kernels={"get_kernel": lambda _: flash_3, "has_kernel": all}):
-        from nanochat import dataloader, tokenizer
+        dataloader, tokenizer = map(import_module, ("nanochat.dataloader", "nanochat.tokenizer"))
 
         with (
             patch.object(tokenizer, "get_tokenizer", Words),
@@ -237,7 +259,11 @@ def train_by_transformers(version: str) -> None:
         max_steps=3,
         report_to=[],
         fsdp="full_shard auto_wrap",
-        fsdp_config={"version": int(version), "transformer_layer_cls_to_wrap": [layer], "reshard_after_forward": reshard},
+        fsdp_config={
+            "version": int(version),
+            "transformer_layer_cls_to_wrap": [layer],
+            "reshard_after_forward": reshard,
+        },
     )
     rows = [{"input_ids": [1] * 2048, "labels": [1] * 2048}] * 1000
     Trainer(model=AutoModelForCausalLM.from_config(LlamaConfig(**LLAMA)), args=options, train_dataset=rows).train()
@@ -280,7 +306,7 @@ class Case(NamedTuple):
     file: str | Callable[..., None]  # or a function of this one
     arguments: str = ""
     world: int = 8
-    ranks: list[int] | None = [0]  # None: those that differ from rank 0
+    ranks: tuple[int, ...] | None = (0,)  # None: those that differ from rank 0
     stand_in: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def run(self, folder: Path) -> None:
@@ -297,27 +323,40 @@ class Case(NamedTuple):
 TITAN = ("torchtitan-v0.2.2", "torchtitan/train.py")
 
 
-def titan(config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
+def titan(config: str, world: int, *more: str, ranks: tuple[int, ...] | None = (0,)) -> Case:
     path = f"torchtitan/models/{config}.toml"
     arguments = f"--job.config_file {{root}}/{path} --metrics.log_freq 1 " + " ".join(more)
     return Case(*TITAN, arguments, world, ranks, of_torchtitan_02)
 
 
-def new_titan(model: str, config: str, world: int, *more: str, ranks: Any = [0]) -> Case:  # noqa: B006
+def new_titan(model: str, config: str, world: int, *more: str) -> Case:
     """Of August 2026."""
-    arguments = (
-        f"--module {model} --config {config} --metrics.log_freq 1 --checkpoint.no-enable --parallelism.spmd_backend partial_dtensor --training.disable_cuda_graphs "
-        + " ".join(more)
-    )
-    return Case("torchtitan", TITAN[1], arguments, world, ranks, of_torchtitan)
+    off = "--checkpoint.no-enable --training.disable_cuda_graphs --parallelism.spmd_backend partial_dtensor"
+    arguments = f"--module {model} --config {config} --metrics.log_freq 1 {off} " + " ".join(more)
+    return Case("torchtitan", TITAN[1], arguments, world, (0,), of_torchtitan)
+
+
+def published(config: str, world: int, *more: str) -> Case:
+    """As the benchmarks of December 2024 ran it (benchmarks/llama3_h100_202412_torchtitan.md)."""
+    arguments = f"--job.config_file {{root}}/train_configs/llama3_{config}.toml --metrics.log_freq 1 " + " ".join(more)
+    return Case("torchtitan-9dec370", "train.py", arguments, world, (0,), of_torchtitan_2024)
 
 
 CASES: dict[str, Case] = {
+    "published-8b-8": published("8b", 8, "--training.batch_size 2"),
+    "published-8b-128": published("8b", 128, "--training.batch_size 2"),
+    "published-70b-256": published("70b", 256, "--training.batch_size 16"),
+    "published-8b-long": published("8b", 8, "--training.seq_len 32768 --activation_checkpoint.mode full"),
+    "published-8b-cp": published(
+        "8b",
+        8,
+        "--training.seq_len 65536 --activation_checkpoint.mode full --experimental.context_parallel_degree 2",
+    ),
     "new-titan-8b": new_titan("llama3", "llama3_8b", 64),
     "new-titan-70b": new_titan("llama3", "llama3_70b", 64),
     "new-titan-moe": new_titan("qwen3", "qwen3_moe_debug", 8),
     "new-titan-deepseek": new_titan("deepseek_v3", "deepseek_v3_debugmodel", 8),
-    "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, [0, 7], of_nanochat),
+    "nanochat": Case("nanochat", "scripts/base_train.py", "--depth 20 --eval-every -1", 8, (0, 7), of_nanochat),
     "picotron": Case("picotron", "train.py", "--config {picotron}", 16, None, of_picotron),
     "trainer": Case(".", train_by_transformers, "2"),
     "trainer-fsdp-1": Case(".", train_by_transformers, "1"),
@@ -378,7 +417,7 @@ class Ran(NamedTuple):
 
 def run(case: Case, folder: Path, loud: bool) -> Ran:
     """Counts a script; what it prints is dropped."""
-    size = multiprocessing.Array("l", case.world)
+    sizes, times = multiprocessing.Array("l", case.world), multiprocessing.Array("d", case.world)
 
     def step() -> None:
         with ExitStack() as stack:
@@ -388,13 +427,12 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
             try:
                 case.run(folder)
             finally:
-                size[int(__import__("os").environ["RANK"])] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                rank, used = int(os.environ["RANK"]), resource.getrusage(resource.RUSAGE_SELF)
+                sizes[rank], times[rank] = used.ru_maxrss, used.ru_utime + used.ru_stime
 
     def stop(*_: Any) -> None:
         raise Uncountable(f"is not counted within {LIMIT} seconds")
 
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    before = used.ru_utime + used.ru_stime
     started, found, refused = time.perf_counter(), dict[int, Counted](), ""
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(LIMIT)
@@ -404,8 +442,7 @@ def run(case: Case, folder: Path, loud: bool) -> Ran:
         refused = str(refusal)
     finally:
         signal.alarm(0)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Ran(found, refused, time.perf_counter() - started, used.ru_utime + used.ru_stime - before, max(size) // 1024)
+    return Ran(found, refused, time.perf_counter() - started, sum(times[:]), max(sizes[:]) // 1024)
 
 
 def commit_of(checkout: Path) -> str:
