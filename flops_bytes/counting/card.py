@@ -38,7 +38,7 @@ from flops_bytes.counting.step_trace import (
 from flops_bytes.lessons.trace import tensors_in
 
 ASKED = "{}: a question about numbers was answered by {}, so that what a {} would run is not counted"
-NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+NUMBER = "{}: a number of a tensor was answered by {}, and if a branch depends on it, it was taken accordingly"
 STATED = "{}: a number that nobody has computed decides what runs; give --item and one that it could be, such as 1"
 SHARED = "{}: {} choices among {} were taken as spread {}"
 WHOLE = (
@@ -351,7 +351,7 @@ class OnCard(TorchFunctionMode):
                 raise Uncountable(f"{lines_of(frame)}: {WHOLE}") from None
             if not (by_torch or is_sure) and self.item is None:
                 if asks:
-                    raise
+                    raise Uncountable(STATED.format(lines_of(frame))) from None
                 if name == "item":
                     return Stated(1)
             if asks:
@@ -564,15 +564,22 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
 
     unseen, load_module = dict(LIBRARIES), builtins.__import__
 
+    modules = 0  # that have been looked at
+
     def load_and_look(*values: Any, **named: Any) -> Any:
         """An import, after which a library may be there."""
+        nonlocal modules
         module = load_module(*values, **named)
-        for name in [name for name in unseen if name in sys.modules]:
+        if len(sys.modules) == modules:
+            return module
+        there = [name for name in unseen if name in sys.modules]
+        for name in there:
             kind, part, make = unseen[name]
             owner = getattr(sys.modules[name], kind, None) if kind else sys.modules[name]
             if old := getattr(owner, part, None):
                 unseen.pop(name)
                 stack.enter_context(patch.object(owner, part, make(trace, old)))
+        modules = 0 if unseen.keys() & there else len(sys.modules)  # one is half imported, or all have been looked at
         return module
 
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]

@@ -300,7 +300,7 @@ def test_compile_is_left_out_and_said(write: Write) -> None:
 REFUSED = {
     "x.sum().item() / 2 > 1": "train.py:5: a number that nobody has computed decides what runs; give --item",
     "range(x.sum().long().item())": "train.py:5: the number in a tensor is asked for",
-    "print('yes' if x.sum() > 0 else 'no')": "train.py:5: the number in a tensor is asked for",
+    "print('yes' if x.sum() > 0 else 'no')": "train.py:5: a number that nobody has computed decides what runs",
     "x[x > 0]": "train.py:5: aten.nonzero makes a tensor whose size depends on numbers",
     "x.numpy().tolist()": "train.py:5: the numbers in a tensor are asked for",
     "import no_such_module": "train.py:5: the module no_such_module is not installed",
@@ -309,7 +309,7 @@ REFUSED = {
     "torch.cuda.nccl.all_reduce([x])": "train.py:5: torch.cuda.nccl sends without a process group",
     "import deepspeed; deepspeed.initialize(model=None)": "train.py:5: DeepSpeed's engine",
     "torch.cuda.initial_seed()": "train.py:5: CUDA itself is asked for",
-    "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
+    "torch.allclose(x, x)": "train.py:5: a number that nobody has computed decides what runs",
     "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
     "open('no.txt')": "train.py:5: [Errno 2] No such file or directory: 'no.txt'; put it there",
     "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: one rank of several is asked for",
