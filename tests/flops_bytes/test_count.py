@@ -577,7 +577,9 @@ def test_a_triton_kernel_writes_into_what_it_is_given(write: Write, monkeypatch:
     assert found.notes == ["train.py:12: the Triton kernel add was left out, and its FLOPs with it"]
 
 
-@pytest.mark.parametrize(("width", "kernels", "kept"), [(64, "", 4), (64, "CUDNN_ATTENTION", 4), (65, "", None)])
+@pytest.mark.parametrize(
+    ("width", "kernels", "kept"), [(64, "EFFICIENT_ATTENTION", 4), (64, "CUDNN_ATTENTION", 4), (65, "", None)]
+)
 def test_values_may_be_narrower_than_keys(write: Write, width: int, kernels: str, kept: int | None) -> None:
     """The kernels that can keep a row's sum in float32; where none can, scores are kept."""
     inside = f"with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.{kernels}): " if kernels else ""
