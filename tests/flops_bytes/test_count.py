@@ -631,6 +631,16 @@ def test_whole_numbers_are_computed(write: Write) -> None:
     assert counted(write(text)).peak_bytes == counted(write(LINEAR)).peak_bytes
 
 
+@pytest.mark.parametrize("rows", [2**8, 2**16])
+def test_a_square_of_known_rows_is_computed_if_it_is_small(write: Write, rows: int) -> None:
+    text = LINEAR + f"    rows = torch.arange({rows}); assert rows.numel() == int((rows[:, None] == rows).sum())\n"
+    if rows == 2**8:
+        assert counted(write(text)).updates
+    else:
+        with pytest.raises(Uncountable, match=r"train\.py:12: the number in a tensor is asked for"):
+            counted(write(text))
+
+
 def test_a_model_that_was_made_before_is_refused() -> None:
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters())
