@@ -235,6 +235,8 @@ def is_known(func: Any, inputs: list[Tensor], args: Any, kwargs: dict[str, Any])
     """Whether an operation has only whole numbers that are known, few enough to compute: indices, lengths, words."""
     if inputs:
         known = all(not isinstance(x, FakeTensor) and is_integer(x) and x.numel() <= MOST_KNOWN_NUMBERS for x in inputs)
+        if known and torch.Tag.pointwise in func.tags:  # a row beside a column makes a square
+            known = math.prod(torch.broadcast_shapes(*(x.shape for x in inputs))) <= MOST_KNOWN_NUMBERS
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
     whole = kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange")

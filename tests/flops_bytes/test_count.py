@@ -577,7 +577,9 @@ def test_a_triton_kernel_writes_into_what_it_is_given(write: Write, monkeypatch:
     assert found.notes == ["train.py:12: the Triton kernel add was left out, and its FLOPs with it"]
 
 
-@pytest.mark.parametrize(("width", "kernels", "kept"), [(64, "", 4), (64, "CUDNN_ATTENTION", 4), (65, "", None)])
+@pytest.mark.parametrize(
+    ("width", "kernels", "kept"), [(64, "EFFICIENT_ATTENTION", 4), (64, "CUDNN_ATTENTION", 4), (65, "", None)]
+)
 def test_values_may_be_narrower_than_keys(write: Write, width: int, kernels: str, kept: int | None) -> None:
     """The kernels that can keep a row's sum in float32; where none can, scores are kept."""
     inside = f"with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.{kernels}): " if kernels else ""
@@ -627,6 +629,16 @@ def test_whole_numbers_are_computed(write: Write) -> None:
         "def step():", "def step():\n    for i in torch.randperm(4): assert [1, 2, 3, 4][i] == int(i) + 1\n    del i"
     )
     assert counted(write(text)).peak_bytes == counted(write(LINEAR)).peak_bytes
+
+
+@pytest.mark.parametrize("rows", [2**8, 2**16])
+def test_a_square_of_known_rows_is_computed_if_it_is_small(write: Write, rows: int) -> None:
+    text = LINEAR + f"    rows = torch.arange({rows}); assert rows.numel() == int((rows[:, None] == rows).sum())\n"
+    if rows == 2**8:
+        assert counted(write(text)).updates
+    else:
+        with pytest.raises(Uncountable, match=r"train\.py:12: the number in a tensor is asked for"):
+            counted(write(text))
 
 
 def test_a_model_that_was_made_before_is_refused() -> None:
