@@ -225,7 +225,8 @@ def fake_group(world: World, rank: int, mailbox: Mailbox, trace: StepTrace) -> I
     allocate = _fsdp_param.FSDPParam.alloc_all_gather_outputs
     mesh, shapes = device_mesh.DeviceMesh, "_propagate_tensor_meta_non_cached"  # of whole tensors, which no rank has
     kinds = (FunctionType, property, staticmethod, classmethod)
-    methods = {name: each for name, each in vars(mesh).items() if isinstance(each, kinds)}
+    asked_often = {name for name in vars(mesh) if name[:2] == "__"} - {"__init__", "__getitem__"}  # and simple
+    methods = {name: each for name, each in vars(mesh).items() if isinstance(each, kinds) and name not in asked_often}
     functions = objects(mailbox, trace) | {
         "init_process_group": init_process_group,
         "new_group": make_group,

@@ -538,7 +538,7 @@ def test_each_saving_that_is_offered_can_be_asked() -> None:
     """By itself, and beside those above it. Speeds are not drawn: they are measured of what was asked, not of these."""
     chance, offered = random.Random(2026), set[tuple[str, str, str]]()
     chosen = [name for name, option in OPTIONS.items() if isinstance(option.kind, tuple) and belongs(name, "train")]
-    for _ in range(500):
+    for _ in range(250):
         drawn = {name: chance.choice(OPTIONS[name].kind) for name in chosen if name not in ("task", "link")}
         # what is drawn would refuse nearly all, if each were something else than what stands for it
         asked = {name: value if chance.random() < 0.3 else OPTIONS[name].default for name, value in drawn.items()}
