@@ -22,7 +22,7 @@ from unittest.mock import patch
 from flops_bytes.counting.count import Fit, asked_of, count, fit
 from flops_bytes.counting.counted import Counted, sized, table, told
 from flops_bytes.counting.fake_group import NODE
-from flops_bytes.counting.ranks import count_ranks
+from flops_bytes.counting.ranks import count_ranks, of_rank
 from flops_bytes.counting.step_trace import StepCounted, Uncountable
 from flops_bytes.plan.options import read_gpu
 from flops_bytes.plan.table import gib
@@ -103,7 +103,9 @@ def named(step: str | Path) -> tuple[Path, str]:
 
 
 def script(path: Path, name: str, arguments: list[str]) -> Callable[[], Any]:
-    """What runs a script, or loads it and gives a function of it."""
+    """What runs a script, or loads it and gives a function of it. Raises Uncountable where there is none."""
+    if not path.is_file():
+        raise Uncountable(f"{path}: there is no such file")
 
     def run() -> Any:
         with (
@@ -186,14 +188,15 @@ def main(arguments: list[str]) -> int:
 
 def numbers(text: str) -> list[int]:
     """Ranks, as in 0,7,63."""
-    return [int(each) for each in text.split(",")]
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no list of numbers, such as 0,7,63") from None
 
 
 def read(asked: argparse.Namespace, theirs: list[str]) -> tuple[Callable[[], Any], str | None, Any, dict[str, Any]]:
     """What runs, the card's name, what is told of it, and count()'s options. Raises ValueError, Uncountable."""
     path, name = named(asked.script)
-    if not path.is_file():
-        raise Uncountable(f"{path}: there is no such file")
     if asked.ranks and not asked.world:
         raise ValueError("--ranks: of how many? Give --world too, such as --world 64")
     if asked.world is not None and (asked.world < 1 or asked.node < 1):
@@ -217,8 +220,12 @@ def tell(
         yield from rank_table(found, alike)
         yield f"\nrank {most}, which holds most"
     elif asked.world:
-        yield f"rank {most} of {asked.world}" + (f", which stands for {in_short(alike[most])}" if alike else "")
+        same = f"; {in_short(alike[most])} do the same, on parts that are no larger" if alike else ""
+        yield f"rank {most} of {asked.world}{same}"
     yield told(table(found[most], asked.lines))
+    if asked.snapshot:
+        names = [of_rank(asked.snapshot, rank) for rank in found] if asked.world else [asked.snapshot]
+        yield told([("snapshot", ", ".join(map(str, names)))])
     if (answer := answers[most]) and gpu:
         yield told(on_card(found[most], answer, gpu, asked.tokens))
 

@@ -97,7 +97,10 @@ def count(
             except StepCounted:
                 pass
             except SystemExit as exit:
-                ended = f"the script ended itself at {line_of(exit)}, before a step was whole; " if exit.code else ""
+                ended = (
+                    f"the script ended itself at {line_of(exit)} before a step was whole; if for want of arguments, "
+                )
+                ended += "they come after --; "
     except Uncountable:
         raise
     except Exception as error:

@@ -167,8 +167,10 @@ LEAST_SHOWN = 2**20 / 20  # bytes: what is told as 0.1 MiB
 
 
 def sized(size: float) -> str:
-    """GiB as the planner has them; MiB where it is less."""
-    return gib(size) if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
+    """GiB as the planner has them; MiB where it is less, and KiB."""
+    if size >= 2**30:
+        return gib(size)
+    return f"{size / 2**20:,.1f} MiB" if size >= LEAST_SHOWN or not size else f"{size / 2**10:,.1f} KiB"
 
 
 def told(rows: Iterable[tuple[str, str]]) -> str:
@@ -190,7 +192,8 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
         yield "what lives at the peak", "beside weights, gradients and optimizer state, by the line that made it"
         yield from ((f"  {sized(size)}", line) for line, size in lines[:most])
         if len(lines) > most:
-            yield f"  {sized(sum(size for _, size in lines[most:]))}", f"{len(lines) - most} more lines"
+            more = len(lines) - most
+            yield f"  {sized(sum(size for _, size in lines[most:]))}", f"{more} more line{'s' if more > 1 else ''}"
     kinds = ", ".join(f"{kind} {flops:.4g}" for kind, flops in found.flops.items())
     again = f"; of these made again {found.again_flops:.4g}" if found.again_flops else ""
     yield "FLOPs", f"{sum(found.flops.values()):.4g}: {kinds}{again}; most in {found.flops_dtype}"

@@ -29,15 +29,20 @@ from flops_bytes.counting.step_trace import Uncountable
 
 
 # --8<-- [start:rank]
+def of_rank(path: str | Path, rank: int) -> Path:
+    """A file of a rank's own: step.rank0.pickle for step.pickle."""
+    return Path(path).with_suffix(f".rank{rank}{Path(path).suffix}")
+
+
 def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int, options: dict[str, Any]) -> None:
     """Counts one rank, in a process of its own."""
     torch.set_num_threads(1)
     mailbox = Mailbox(pipe)
     if path := options.get("snapshot"):
-        options |= {"snapshot": Path(path).with_suffix(f".rank{rank}{Path(path).suffix}")}
+        options |= {"snapshot": of_rank(path, rank)}
     try:
         found: Any = count(step, place=lambda trace: fake_group(world, rank, mailbox, trace), **options)
-    except Uncountable as error:
+    except (Uncountable, ValueError) as error:
         found = str(error)
     pipe.send(("end", found, None))
 

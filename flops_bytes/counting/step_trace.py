@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
-from flops_bytes.counting.collectives import Collective, collective_of, name_of
+from flops_bytes.counting.collectives import NAMESPACES, Collective, collective_of, name_of
 from flops_bytes.lessons.trace import Trace, tensors_in
 from flops_bytes.memory.simulated import Frames
 
@@ -85,7 +85,7 @@ linalg_qr _linalg_svd linalg_inv_ex _linalg_solve_ex linalg_lu linalg_lu_factor_
 linalg_solve_triangular triangular_solve linalg_matrix_exp cholesky_inverse ormqr
 """
 PRODUCTS = set(NAMES.split())
-PYTORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional")  # kernels by its own formulas
+PYTORCHS = ("aten", "prim", "prims", "profiler", "fsdp", *NAMESPACES)  # kernels by its own formulas
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, _: Any, lengths: Any, *__: Any) -> tuple[Tensor, Tensor]:
@@ -357,7 +357,7 @@ class StepTrace(Trace):
         node: Any = torch._C._current_autograd_node()
         before = self.moment
         between = before in ("backward", "update") and not self.updated and not torch.is_grad_enabled()  # clipping
-        if node is not None:
+        if node is not None or torch._C._current_graph_task_id() != -1:  # or what follows the last node
             self.moment = "backward"
         else:
             self.moment = "update" if self.updating or between else "forward"
@@ -433,6 +433,8 @@ class StepTrace(Trace):
         inputs = tensors_in((args, kwargs))
         if func.namespace == "profiler":
             return func(*args, **kwargs)
+        if self.fake and func is torch.ops._c10d_functional.wait_tensor.default:
+            return args[0]  # its rule for fake tensors makes a new one
         device = kwargs.get("device")
         if str(device) == "meta" or (device is None and inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
@@ -566,7 +568,7 @@ class StepTrace(Trace):
         for x in tensors:
             names: tuple[str, ...] = ()
             if hasattr(x, "placements"):
-                dimensions = x.device_mesh.mesh_dim_names or tuple(map(str, range(x.device_mesh.ndim)))
+                dimensions = x.device_mesh.mesh_dim_names or tuple(f"dimension {n}" for n in range(x.device_mesh.ndim))
                 whole = [placed.is_replicate() or placed.is_partial() for placed in x.placements]
                 names = tuple(name for name, is_whole in zip(dimensions, whole, strict=True) if not is_whole)
             found[", ".join(names)] += sum(part.nbytes for part in unwrapped(x))

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.fsdp
 from torch import nn
+from torch.distributed import _functional_collectives
 from torch.optim import SGD, AdamW
 from torch.optim import optimizer as optimizers
 
@@ -209,6 +210,16 @@ def test_a_refusal_outlives_a_module_that_is_half_built() -> None:
 
     with pytest.raises(Uncountable, match=r"FSDP 1 resizes tensors .* fsdp_version: 2"):
         count_ranks(step, WORLD)
+
+
+def test_who_waits_for_a_collective_gets_its_result_and_no_copy() -> None:
+    def step() -> None:
+        dist.init_process_group("nccl")
+        x = torch.ones(1000, 1000, device="cuda")
+        y = _functional_collectives.all_reduce(x, "sum", dist.group.WORLD) @ x
+        assert y.shape == x.shape
+
+    assert count_ranks(lambda: step, 2, [0])[0].peak_bytes == 3 * 4 * 1000 * 1000
 
 
 ROUTED = """
