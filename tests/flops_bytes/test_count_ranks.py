@@ -216,10 +216,10 @@ def test_who_waits_for_a_collective_gets_its_result_and_no_copy() -> None:
     def step() -> None:
         dist.init_process_group("nccl")
         x = torch.ones(1000, 1000, device="cuda")
-        y = _functional_collectives.all_reduce(x, "sum", dist.group.WORLD) @ x
-        assert y.shape == x.shape
+        y = _functional_collectives.all_reduce(x, "sum", dist.group.WORLD)
+        torch.mm(y[:1], x[:, :1])
 
-    assert count_ranks(lambda: step, 2, [0])[0].peak_bytes == 3 * 4 * 1000 * 1000
+    assert count_ranks(lambda: step, 2, [0])[0].peak_bytes == 2 * 4 * 1000 * 1000 + 4
 
 
 ROUTED = """
