@@ -76,8 +76,8 @@ def count(
     """A step's bytes and FLOPs, by its moments and lines.
 
     `step` takes a training step, or returns a function that does; it builds all that it needs itself. `memory_bytes`
-    is what torch.cuda tells it of the card, `item` what .item() answers, `imbalance` how much more than an even share
-    the first expert gets of tokens that are routed, 1 to 2. `snapshot` is a file to which all blocks are written as
+    is what torch.cuda tells it of the card, `item` what .item() answers, `imbalance` how many times an even share of
+    routed tokens the first expert gets, 1 to 2. `snapshot` is a file to which all blocks are written as
     torch.cuda.memory._dump_snapshot() does, and `place` where it runs, such as on a rank. Raises Uncountable, with the
     line, where the step needs numbers that nobody has computed.
     """
