@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def memory_budget() -> Callable[..., Counted]:
+def memory_budget(request: pytest.FixtureRequest) -> Callable[..., Counted]:
     """Counts a step without a GPU: of a script with its arguments, or of a function as count() has it.
 
     With `world` it counts the ranks of a job, and answers with the one that holds most, of `ranks` if these are given.
-    Further options are count()'s. Raises Uncountable, which fails the test with the line and its cause.
+    Further options are count()'s. A test that fails shows what was counted, by line of code. Raises Uncountable, which
+    fails the test with the line and its cause.
     """
     from flops_bytes.counting.command import named, script
     from flops_bytes.counting.count import count
@@ -40,8 +41,9 @@ def memory_budget() -> Callable[..., Counted]:
         if not callable(step):
             path, name = named(step)
             step = script(path.resolve(), name, list(arguments))
-        if world is None:
-            return count(step, **options)
-        return max(count_ranks(step, world, ranks, **options).values(), key=lambda found: found.peak_bytes)
+        ranked = count_ranks(step, world, ranks, **options) if world else {0: count(step, **options)}
+        found = max(ranked.values(), key=lambda found: found.peak_bytes)
+        request.node.add_report_section("call", "memory", str(found))
+        return found
 
     return counted

@@ -54,4 +54,6 @@ def test_a_job_that_takes_more_fails(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     done = pytester.runpytest_inprocess("-p", "flops_bytes.counting.pytest_plugin", "-p", "no:flops-bytes", "-n", "0")
     done.assert_outcomes(passed=3, failed=2)
-    done.stdout.fnmatch_lines(["*assert 1* < *", "*Uncountable: train.py:10: ValueError: invalid literal*"])
+    done.stdout.fnmatch_lines(
+        ["*assert 1* < *", "*MiB *train.py:15", "*Uncountable: train.py:10: ValueError: invalid literal*"]
+    )
