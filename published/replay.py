@@ -50,7 +50,7 @@ def history(snapshot: Snapshot, number: int = 0) -> History:
         raise ValueError("several streams are not replayed")
     return History(
         {at: (size, small) for at, (size, small, _) in segments.items()},
-        {at: (requested, had) for at, (requested, had, _, _) in blocks.items()},
+        {at: (requested, had) for at, (requested, had, *_) in blocks.items()},
         steps,
     )
 

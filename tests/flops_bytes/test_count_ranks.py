@@ -69,7 +69,7 @@ def tensor_parallel() -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    plan = {str(number): RowwiseParallel() if number % 2 else ColwiseParallel() for number in range(8)}
+    plan: dict[str, Any] = {str(number): RowwiseParallel() if number % 2 else ColwiseParallel() for number in range(8)}
     kind = "cpu" if dist.get_backend() == "gloo" else "cuda"
     shared = parallelize_module(model()[:-1], init_device_mesh(kind, (WORLD,), mesh_dim_names=("tp",)), plan)
     return shared, AdamW(shared.parameters(), foreach=True)
@@ -215,8 +215,9 @@ def test_a_refusal_outlives_a_module_that_is_half_built() -> None:
 def test_who_waits_for_a_collective_gets_its_result_and_no_copy() -> None:
     def step() -> None:
         dist.init_process_group("nccl")
+        group: Any = dist.group.WORLD
         x = torch.ones(1000, 1000, device="cuda")
-        y = _functional_collectives.all_reduce(x, "sum", dist.group.WORLD)
+        y = _functional_collectives.all_reduce(x, "sum", group)
         torch.mm(y[:1], x[:, :1])
 
     assert count_ranks(lambda: step, 2, [0])[0].peak_bytes == 2 * 4 * 1000 * 1000 + 4
