@@ -153,6 +153,7 @@ def sent(found: Counted) -> Counter[str]:
     return total
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_rank_holds_and_sends_what_a_real_one_does(tmp_path: Path, way: str) -> None:
     seen = run_really(way, tmp_path / "store")
