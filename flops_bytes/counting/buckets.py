@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn.parallel import distributed
 from torch.nn.parallel.distributed import DistributedDataParallel
 
+from flops_bytes.counting.card import Silent, do_nothing
+
 COMPUTE_BUCKETS: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
 # --8<-- [end:setup]
 
@@ -53,9 +55,10 @@ class HookBucket:
 
 
 # --8<-- [start:reducer]
-class Reducer:
+class Reducer(Silent):
     """As torch/csrc/distributed/c10d/reducer.cpp has it: a bucket is all-reduced as soon as it is full. The first
-    backward pass says in which order gradients come, and the buckets are made anew in that order.
+    backward pass says in which order gradients come, and the buckets are made anew in that order. Of statistics and
+    logs there are none.
     """
 
     def __init__(
@@ -84,12 +87,6 @@ class Reducer:
         for number, parameter in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(lambda _, number=number: self.ready(number))
 
-    def __getattr__(self, name: str) -> Any:
-        """Statistics, logs and settings, of which a count has none."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: None
-
     def build(self, bucket_indices: Sequence[Sequence[int]]) -> None:
         self.places: dict[int, tuple[Bucket, int]] = {}
         self.buckets: list[Bucket] = []
@@ -107,7 +104,7 @@ class Reducer:
         indices, _ = COMPUTE_BUCKETS(
             [self.params[number] for number in self.order], self.limits, [False] * len(self.order), self.order
         )
-        self.buckets, self.places, self.is_rebuilt = [], {}, True
+        self.is_rebuilt = True
         for count in (len(self.order) + 1, len(indices)):  # rank 0's order is everyone's
             dist.broadcast(
                 torch.zeros(count, dtype=torch.int32), dist.get_process_group_ranks(self.group)[0], self.group
@@ -188,16 +185,11 @@ def used_in(outputs: list[Tensor]) -> Iterator[Tensor]:
 
 
 # --8<-- [start:patches]
-class Silent:
+class Logger(Silent):
     """A log that nobody reads."""
 
     def __init__(self, *_: Any) -> None:
         pass
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: None
 
 
 def broadcast_coalesced(group: Any, tensors: list[Tensor], *_: Any) -> None:
@@ -217,10 +209,6 @@ def built_in_hook(reducer: Reducer, kind: Any) -> None:
     register_hook(reducer, None, getattr(default_hooks, name))
 
 
-def do_nothing(*_: Any, **__: Any) -> None:
-    """Ranks are alike."""
-
-
 BUILD = DistributedDataParallel.__init__
 
 
@@ -229,11 +217,11 @@ def build(self: Any, module: Any, device_ids: Any = None, output_device: Any = N
 
 
 PATCHES = (
-    (dist, "Logger", Silent),
+    (dist, "Logger", Logger),
     (dist, "_broadcast_coalesced", broadcast_coalesced),
     (dist, "_register_comm_hook", register_hook),
     (dist, "_register_builtin_comm_hook", built_in_hook),
-    (distributed, "_verify_param_shape_across_processes", do_nothing),
+    (distributed, "_verify_param_shape_across_processes", do_nothing),  # ranks are alike
     (distributed, "_sync_module_states", do_nothing),
     (DistributedDataParallel, "__init__", build),
 )

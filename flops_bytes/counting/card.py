@@ -113,6 +113,7 @@ def attend(
     if enable_gqa and key.shape[1] != query.shape[1] and not (small and narrow and attn_mask is None):
         key, value = (each.repeat_interleave(query.shape[1] // key.shape[1], 1) for each in (key, value))
     cuda = torch.backends.cuda
+    keeps = any(each.requires_grad for each in (query, key, value)) and torch.is_grad_enabled()
     found: Tensor
     if small and narrow and attn_mask is None and cuda.flash_sdp_enabled():
         found = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
@@ -123,13 +124,11 @@ def attend(
             if attn_mask.dtype == torch.bool:
                 attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
             attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
-        keeps = any(each.requires_grad for each in (query, key, value)) and torch.is_grad_enabled()
         found = aten._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, keeps, dropout_p, is_causal, scale=scale
         )[0]
         return found
     if aligned and narrow and max(widths) <= 256 and not masked and cuda.cudnn_sdp_enabled():
-        keeps = any(each.requires_grad for each in (query, key, value)) and torch.is_grad_enabled()
         found = aten._scaled_dot_product_cudnn_attention(
             query, key, value, attn_mask, keeps, dropout_p, is_causal, False, scale=scale
         )[0]
@@ -432,7 +431,9 @@ def without_triton(trace: StepTrace, run: Any) -> Any:
     return leave_out
 
 
-def refuse(why: str, trace: StepTrace, function: Any) -> Any:
+def refuse(why: str, *_: Any) -> Any:
+    """What stands for a function that is refused; it names the line that calls it."""
+
     def stop(*_: Any, **__: Any) -> None:
         raise Uncountable(f"{lines_of(sys._getframe(1))}: {why}")
 
@@ -482,7 +483,16 @@ def do_nothing(*values: Any, **named: Any) -> None:
     """Does nothing."""
 
 
-class NullDevice(nullcontext[None]):
+class Silent:
+    """What has each method that is asked for, and none does anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return do_nothing
+
+
+class NullDevice(Silent, nullcontext[None]):
     """A stream, an event or a device, of which nothing is to be had but its name."""
 
     cuda_stream = 0
@@ -490,14 +500,15 @@ class NullDevice(nullcontext[None]):
     def __init__(self, *values: Any, **named: Any) -> None:
         super().__init__()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: 1.0 if name == "elapsed_time" else name == "query" or None
+    def elapsed_time(self, *_: Any) -> float:
+        return 1.0
+
+    def query(self) -> bool:
+        return True
 
 
 @contextmanager
-def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[None]:
+def fake_card(trace: StepTrace, memory_bytes: float) -> Iterator[None]:
     """A machine that seems to have a card of so much memory."""
     started, loaded = torch.amp.autocast_mode.autocast.__init__, DataLoader.__init__
 
@@ -596,7 +607,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (torch, "is_autocast_enabled", is_enabled),
             (torch, "get_autocast_dtype", lambda device_type: of_type(on_cpu(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
-            *((place, name, refuse(why, trace, None)) for place, name, why in REFUSED),
+            *((place, name, refuse(why)) for place, name, why in REFUSED),
             (torch, "save", save),
             (flex_attention, "flex_attention", flex),
             *((torch.cuda.nvtx, name, do_nothing) for name in ("range_push", "range_pop", "mark")),

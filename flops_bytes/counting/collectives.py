@@ -53,6 +53,17 @@ class Collective(NamedTuple):
         return self.handed_bytes if n > 1 else 0
 
 
+class Sent(NamedTuple):
+    """What a line of code sends in a step."""
+
+    collective: str
+    group: str
+    line: str
+    calls: int
+    handed_bytes: int  # of the whole tensors
+    sent_bytes: int  # by a rank, on a ring
+
+
 def group_of(args: Any) -> dist.ProcessGroup | None:
     """The group among an operation's arguments: itself, or its name as the last that is a word."""
     for each in args:

@@ -21,9 +21,9 @@ from unittest.mock import patch
 
 from flops_bytes.counting.count import Fit, asked_of, count, fit
 from flops_bytes.counting.counted import Counted, sized, table, told
-from flops_bytes.counting.fake_group import NODE
-from flops_bytes.counting.ranks import count_ranks, of_rank
 from flops_bytes.counting.step_trace import StepCounted, Uncountable
+from flops_bytes.memory.simulated import path_of_rank
+from flops_bytes.plan.fleet import USUAL_NODE_GPUS
 from flops_bytes.plan.options import read_gpu
 from flops_bytes.plan.table import gib
 from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES
@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--world", type=int, help="ranks of the job, such as 64; the script is run as by torchrun")
     parser.add_argument("--ranks", type=numbers, help="which to count, such as 0,7,63; else those that differ")
-    parser.add_argument("--node", type=int, default=NODE, help="ranks of a node, 8 unless told")
+    parser.add_argument("--node", type=int, default=USUAL_NODE_GPUS, help="ranks of a node, 8 unless told")
     parser.add_argument("--gpu", help="a row of the table of peaks, such as 'H100 SXM'")
     parser.add_argument("--gpu-memory", help="of a card that the table has not, such as 80GB; with --gpu-peak")
     parser.add_argument("--gpu-peak", help="its FLOP/s of the type that the step multiplies in, dense, such as 989T")
@@ -168,17 +168,19 @@ def main(arguments: list[str]) -> int:
         run, gpu, card, options = read(asked, theirs)
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():
             if asked.world:
+                from flops_bytes.counting.ranks import count_ranks  # a second, which one rank alone need not wait
+
                 found = count_ranks(run, asked.world, asked.ranks, node=asked.node, **options)
             else:
                 found = {0: count(run, **options)}
         answers = {rank: fit(each, asked.gpu, asked.tokens, **card) if gpu else None for rank, each in found.items()}
-        shown = list(tell(asked, found, gpu, answers))
+        alike = {} if asked.ranks or not asked.world else alike_ranks(asked.world, list(found))
+        shown = list(tell(asked, found, alike, gpu, answers))
     except (Uncountable, ValueError) as error:
         print(f"flops-bytes count: {error}", file=sys.stderr)
         return MISTAKE
     if asked.json:
         ranks = {rank: plain(each, gpu, answers[rank]) for rank, each in found.items()}
-        alike = {} if asked.ranks or not asked.world else alike_ranks(asked.world, list(found))
         whole = {"world": asked.world, "alike": alike, "ranks": ranks} if asked.world else ranks[0]
         print(json.dumps(whole, indent=2))
     else:
@@ -211,11 +213,14 @@ def read(asked: argparse.Namespace, theirs: list[str]) -> tuple[Callable[[], Any
 
 
 def tell(
-    asked: argparse.Namespace, found: dict[int, Counted], gpu: str | None, answers: dict[int, Fit | None]
+    asked: argparse.Namespace,
+    found: dict[int, Counted],
+    alike: dict[int, list[int]],
+    gpu: str | None,
+    answers: dict[int, Fit | None],
 ) -> Iterator[str]:
     """All that is printed: a table of the ranks, if there are several, and the one that holds most."""
     most = max(found, key=lambda rank: found[rank].peak_bytes)
-    alike = {} if asked.ranks or not asked.world else alike_ranks(asked.world, list(found))
     if len(found) > 1:
         yield from rank_table(found, alike)
         yield f"\nrank {most}, which holds most"
@@ -224,7 +229,7 @@ def tell(
         yield f"rank {most} of {asked.world}{same}"
     yield told(table(found[most], asked.lines))
     if asked.snapshot:
-        names = [of_rank(asked.snapshot, rank) for rank in found] if asked.world else [asked.snapshot]
+        names = [path_of_rank(asked.snapshot, rank) for rank in found] if asked.world else [asked.snapshot]
         yield told([("snapshot", ", ".join(map(str, names)))])
     if (answer := answers[most]) and gpu:
         yield told(on_card(found[most], answer, gpu, asked.tokens))

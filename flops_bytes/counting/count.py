@@ -91,7 +91,7 @@ def count(
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
     try:
-        with fake_card(trace, memory_bytes, item), OnCard(trace, item, imbalance), fake, trace, place(trace):
+        with fake_card(trace, memory_bytes), OnCard(trace, item, imbalance), fake, trace, place(trace):
             try:
                 repeat(step, trace)
             except StepCounted:
@@ -99,8 +99,8 @@ def count(
             except SystemExit as exit:
                 ended = (
                     f"the script ended itself at {line_of(exit)} before a step was whole; if for want of arguments, "
+                    "they come after --; "
                 )
-                ended += "they come after --; "
     except Uncountable:
         raise
     except Exception as error:

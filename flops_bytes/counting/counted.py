@@ -3,8 +3,10 @@
 # --8<-- [start:setup]
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
+from flops_bytes.counting.collectives import Sent
 from flops_bytes.counting.step_trace import MOMENTS, TOKENS, StepTrace
 from flops_bytes.memory.simulated import Change
 from flops_bytes.plan.table import gib
@@ -18,17 +20,6 @@ ALONE = "no optimizer worked: all that ran counts as one step"
 
 
 # --8<-- [start:counted]
-class Sent(NamedTuple):
-    """What a line of code sends in a step."""
-
-    collective: str
-    group: str
-    line: str
-    calls: int
-    handed_bytes: int  # of the whole tensors
-    sent_bytes: int  # by a rank, on a ring
-
-
 class Counted(NamedTuple):
     """What a step takes."""
 
@@ -132,15 +123,14 @@ def sharded_in(trace: StepTrace) -> dict[str, dict[str, int]]:
 
 def sent_in(trace: StepTrace, step: range) -> list[Sent]:
     """By collective, group and line."""
-    by_line: defaultdict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for what, calls in trace.calls.items():
-        turn, collective, group, line = what
+    by_line: defaultdict[tuple[str, str, str], list[Sent]] = defaultdict(list)
+    for turn, sent in trace.sent:
         if turn in step:
-            found = by_line[collective, trace.groups[group], line]
-            found[:] = [found[0] + calls, found[1] + trace.handed[what], found[2] + trace.sent[what]]
-    return sorted(
-        (Sent(*what, *amounts) for what, amounts in by_line.items()), key=lambda each: (-each.sent_bytes, each)
+            by_line[sent[:3]].append(sent)
+    totals = (
+        Sent(*what, *map(sum, zip(*(each[3:] for each in sents), strict=True))) for what, sents in by_line.items()
     )
+    return sorted(totals, key=lambda each: (-each.sent_bytes, each))
 
 
 def kind_of(trace: StepTrace, number: int, born: str) -> str:
@@ -149,7 +139,18 @@ def kind_of(trace: StepTrace, number: int, born: str) -> str:
 
 
 def changes(trace: StepTrace) -> Iterator[Change]:
-    """What a trace has seen, from the first tensor on to the end of the step that counts."""
+    """What a trace has seen, from the first tensor on to the end of the step that counts. What a line frees at once
+    goes the largest first: autocast lets its copies go in the order of their addresses, which is another each time.
+    """
+    for _, group in groupby(changes_seen(trace), lambda change: (change.moment, change.frames, change.nbytes < 0)):
+        together = list(group)
+        if together[0].nbytes < 0:
+            together.sort(key=lambda change: (change.nbytes, change.kind))
+        yield from together
+
+
+def changes_seen(trace: StepTrace) -> Iterator[Change]:
+    """The same, as they came."""
     step, is_second = trace.step(), False
     for event in trace.events:
         is_second = is_second or (event.turn in step and event.moment != "update")  # gradients go after an update
@@ -198,8 +199,8 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     again = f"; of these made again {found.again_flops:.4g}" if found.again_flops else ""
     yield "FLOPs", f"{sum(found.flops.values()):.4g}: {kinds}{again}; most in {found.flops_dtype}"
     for kind, parts in found.sharded.items():
-        told = [f"{sized(size)} {f'divided by {names}' if names else 'whole'}" for names, size in parts.items()]
-        yield f"{kind} of a rank", "; ".join(told)
+        divided = (f"{sized(size)} {f'divided by {names}' if names else 'whole'}" for names, size in parts.items())
+        yield f"{kind} of a rank", "; ".join(divided)
     sent = [each for each in found.sent if each.sent_bytes >= LEAST_SHOWN]
     if sent:
         yield "sent in a step", f"{sized(sum(each.sent_bytes for each in found.sent))}, by collective, group and line"

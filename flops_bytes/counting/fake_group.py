@@ -23,13 +23,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from flops_bytes.counting.buckets import PATCHES as BUCKETS
 from flops_bytes.counting.buckets import Reducer
-from flops_bytes.counting.card import on_cpu
+from flops_bytes.counting.card import on_cpu, refuse
 from flops_bytes.counting.collectives import Collective
 from flops_bytes.counting.step_trace import StepTrace, Uncountable, is_integer, lines_of
 from flops_bytes.lessons.trace import tensors_in
+from flops_bytes.plan.fleet import USUAL_NODE_GPUS
 
-NODE = 8  # ranks
-FSDP_1 = "{}: FSDP 1 resizes tensors where nobody looks; take fully_shard(), in accelerate by fsdp_version: 2"
+FSDP_1 = "FSDP 1 resizes tensors where nobody looks; take fully_shard(), in accelerate by fsdp_version: 2"
 ALIKE = "{}: each rank was taken to hand over what this one does"
 # --8<-- [end:setup]
 
@@ -158,15 +158,11 @@ def outside(function: Any) -> Any:
     return run
 
 
-def refuse_fsdp_1(*_: Any, **__: Any) -> None:
-    raise Uncountable(FSDP_1.format(lines_of(sys._getframe(1))))
-
-
 class World(NamedTuple):
     """How many ranks there are, and on one node."""
 
     size: int
-    node: int = NODE
+    node: int = USUAL_NODE_GPUS
 
     def environment(self, rank: int) -> dict[str, str]:
         """What torchrun gives a rank."""
@@ -244,7 +240,7 @@ def fake_group(world: World, rank: int, mailbox: Mailbox, trace: StepTrace) -> I
             (torch.cuda.nccl, "version", lambda: (2, 27, 5)),
             (torch.cuda, "device_count", lambda: min(world.node, world.size)),
             (torch.accelerator, "device_count", lambda: min(world.node, world.size)),
-            (fsdp.FullyShardedDataParallel, "__init__", refuse_fsdp_1),
+            (fsdp.FullyShardedDataParallel, "__init__", refuse(FSDP_1)),
             (_fsdp_param.FSDPParam, "alloc_all_gather_outputs", gathered),
             (dist, "Reducer", Buckets),
             *BUCKETS,

@@ -15,31 +15,27 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from flops_bytes.counting.count import count
 from flops_bytes.counting.counted import Counted
-from flops_bytes.counting.fake_group import NODE, Mailbox, World, fake_group
+from flops_bytes.counting.fake_group import Mailbox, World, fake_group
 from flops_bytes.counting.step_trace import Uncountable
+from flops_bytes.memory.simulated import path_of_rank
+from flops_bytes.plan.fleet import USUAL_NODE_GPUS
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:rank]
-def of_rank(path: str | Path, rank: int) -> Path:
-    """A file of a rank's own: step.rank0.pickle for step.pickle."""
-    return Path(path).with_suffix(f".rank{rank}{Path(path).suffix}")
-
-
 def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int, options: dict[str, Any]) -> None:
     """Counts one rank, in a process of its own."""
     torch.set_num_threads(1)
     mailbox = Mailbox(pipe)
     if path := options.get("snapshot"):
-        options |= {"snapshot": of_rank(path, rank)}
+        options |= {"snapshot": path_of_rank(path, rank)}
     try:
         found: Any = count(step, place=lambda trace: fake_group(world, rank, mailbox, trace), **options)
     except (Uncountable, ValueError) as error:
@@ -108,7 +104,12 @@ class Job:
 
 # --8<-- [start:ranks]
 def count_ranks(
-    step: Callable[[], Any], world: int, ranks: Sequence[int] | None = None, *, node: int = NODE, **options: Any
+    step: Callable[[], Any],
+    world: int,
+    ranks: Sequence[int] | None = None,
+    *,
+    node: int = USUAL_NODE_GPUS,
+    **options: Any,
 ) -> dict[int, Counted]:
     """Steps of a job of so many ranks, by rank.
 

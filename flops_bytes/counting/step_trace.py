@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
-from flops_bytes.counting.collectives import NAMESPACES, Collective, collective_of, name_of
+from flops_bytes.counting.collectives import NAMESPACES, Collective, Sent, collective_of, name_of
 from flops_bytes.lessons.trace import Trace, tensors_in
 from flops_bytes.memory.simulated import Frames
 
@@ -318,11 +318,7 @@ class StepTrace(Trace):
         self.workers: list[int] = []  # a turn's: an optimizer, or 0 where a call without one ended
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
         self.weights: dict[str, int] = {}
-        # Bytes by turn, collective, group and line: what a rank sends on a ring, and what it hands over
-        self.sent: Counter[tuple[int, str, str, str]] = Counter()
-        self.handed: Counter[tuple[int, str, str, str]] = Counter()
-        self.calls: Counter[tuple[int, str, str, str]] = Counter()
-        self.groups: dict[str, str] = {}  # what is printed of them
+        self.sent: list[tuple[int, Sent]] = []  # calls of collectives, each with its turn
         self.divided: dict[tuple[int, str], Counter[str]] = {}  # bytes here by optimizer and kind, by dimensions
         self.peers: set[int] = set()  # ranks to which this one sends, or from which it receives, alone
         self.hand_over: Callable[..., None] | None = None  # what is known, between ranks
@@ -501,11 +497,8 @@ class StepTrace(Trace):
             result = super().__torch_dispatch__(func, types, args, kwargs)
             if self.hand_over:
                 self.hand_over(found, func, args, result, known)
-        what = len(self.workers), found.kind, found.group.group_name, self.line
-        self.sent[what] += found.sent_bytes
-        self.handed[what] += found.handed_bytes
-        self.calls[what] += 1
-        self.groups[found.group.group_name] = name_of(found.group)
+        sent = Sent(found.kind, name_of(found.group), self.line, 1, found.handed_bytes, found.sent_bytes)
+        self.sent.append((len(self.workers), sent))
         if found.peer is not None:
             self.peers.add(found.peer)
         return result

@@ -42,6 +42,11 @@ def writable(path: str | Path) -> Path:
     return found
 
 
+def path_of_rank(path: str | Path, rank: int) -> Path:
+    """A rank's own file: step.rank0.pickle for step.pickle."""
+    return Path(path).with_suffix(f".rank{rank}{Path(path).suffix}")
+
+
 def write_snapshot(path: str | Path, changes: Iterable[Change], source: str) -> None:
     """Writes a step; `source` says in the file what has simulated it. Raises ValueError."""
     try:

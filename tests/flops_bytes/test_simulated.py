@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 from torch.cuda import _memory_viz
 
 from flops_bytes.counting.command import main as count_main
@@ -237,3 +239,19 @@ def test_the_command_counts_into_a_file_or_says_at_once_that_it_cannot(
 def test_who_asks_for_no_file_keeps_no_frames(folder: Path, found: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flops_bytes.counting.step_trace.frames_of", None)
     assert count(script(folder / "train.py", "", [])) == found
+
+
+def test_what_goes_at_once_goes_the_largest_first(tmp_path: Path) -> None:
+    widths = range(65, 85, 2)  # so that no weight has as many bytes as another's copy
+    copies = [2 * 64 * width for width in widths]
+
+    def step() -> None:
+        layers = nn.Sequential(*(nn.Linear(64, width, bias=False) for width in widths))
+        with torch.autocast("cuda", torch.bfloat16):
+            for layer in layers:  # whose copies autocast keeps until it ends
+                layer(torch.ones(1, 64))
+
+    count(step, snapshot=tmp_path / "step.pickle")
+    (events,) = pickle.loads((tmp_path / "step.pickle").read_bytes())["device_traces"]
+    freed = [event["size"] for event in events if event["action"] == "free_completed" and event["size"] in copies]
+    assert freed == copies[::-1] * 2
