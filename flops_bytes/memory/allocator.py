@@ -142,13 +142,13 @@ class Allocator:
         self.capacity_bytes = capacity_bytes
         self.requested_bytes = self.allocated_bytes = self.reserved_bytes = 0
         self.peak_allocated_bytes = self.peak_reserved_bytes = 0
+        self.retries = 0  # num_alloc_retries: how often the cache was emptied, to ask CUDA again
         self.segments: dict[int, int] = {}  # bytes by address; of those that can grow, the bytes that they have
         self._blocks: dict[int, Block] = {}  # by address: taken, free, or without memory
         self._free: dict[Pool, list[tuple[int, int]]] = {}  # (size, address): the best fit comes first
         self._unmapped: dict[Pool, list[int]] = {}  # addresses
         self._growing: set[int] = set()  # segments
-        self.place = place or self._above
-        self._next = SEGMENT_STEP_BYTES
+        self.place = place or upwards()
 
     def allocate(self, size: int, stream: int = 0) -> int:
         """The address of a block for `size` bytes, above 0. Raises ValueError; OutOfMemory with a capacity."""
@@ -313,6 +313,7 @@ class Allocator:
         size = segment_bytes(wanted)
         if not self._has_room(size) and not (self._release_oversize(pool, wanted) and self._has_room(size)):
             self.empty_cache()
+            self.retries += 1
             if not self._has_room(size):
                 raise OutOfMemory(f"{size} bytes beside {self.reserved_bytes} reserved, of {self.capacity_bytes}")
         if self.settings.expandable_segments:
@@ -331,10 +332,6 @@ class Allocator:
         self.segments[segment] += size
         self.reserved_bytes += size
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
-
-    def _above(self, size: int) -> int:
-        address, self._next = self._next, self._next + up(size, SEGMENT_STEP_BYTES)
-        return address
 
     def _release_oversize(self, pool: Pool, wanted: int) -> bool:
         """With max_split_size: the smallest free segment that is large enough goes, or the largest until they are."""
@@ -432,6 +429,18 @@ def downwards() -> Callable[[int], int]:
         nonlocal lowest
         lowest -= up(size, SEGMENT_STEP_BYTES)
         return lowest
+
+    return place
+
+
+def upwards() -> Callable[[int], int]:
+    """Places each new segment above all before."""
+    highest = SEGMENT_STEP_BYTES
+
+    def place(size: int) -> int:
+        nonlocal highest
+        highest += up(size, SEGMENT_STEP_BYTES)
+        return highest - up(size, SEGMENT_STEP_BYTES)
 
     return place
 

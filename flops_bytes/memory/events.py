@@ -16,39 +16,18 @@ from typing import NamedTuple
 
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.layers import ModelFamily
+from flops_bytes.memory.passes import forward_step
 from flops_bytes.memory.step import (
     LOSS,
     StepConfig,
     in_chunks,
-    last_norm,
-    layer_context,
-    layer_forward,
-    mask_bytes,
-    norm_head_and_loss,
     prepared,
-    rotary_bytes,
-    rotary_features,
     step_bytes,
     step_moments,
     trained_parameters,
 )
-from flops_bytes.memory.tape import (
-    COPIES,
-    FLOAT32,
-    GRADIENTS,
-    LOGITS,
-    OTHERS,
-    Like,
-    Operation,
-    Storage,
-    Tape,
-    Tensor,
-    add,
-    dropout,
-    like,
-    vector,
-)
-from flops_bytes.model.stack import Attention, Layer, Stack
+from flops_bytes.memory.tape import COPIES, FLOAT32, GRADIENTS, LOGITS, OTHERS, Like, Operation, Storage, Tape, Tensor
+from flops_bytes.model.stack import Stack
 
 LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}
 Frame = tuple[str, str, int]
@@ -89,7 +68,6 @@ class WrittenTape(Tape):
         self.mixing = mixing
         self.events: list[Event] = []
         self.storages: list[Storage] = []  # that there have been
-        self.numbers: dict[int, int] = {}  # of those that are there, by their id
         self.moved: dict[int, str] = {}  # storages that belong to another line than they were made for
         self.phase = "forward"
         self.backward_of: tuple[Frame, ...] = ()  # where the operation was called that now goes backward
@@ -114,20 +92,20 @@ class WrittenTape(Tape):
 
     def of_line(self, storage: Storage, line: int) -> None:
         super().of_line(storage, line)
-        self.moved[self.numbers[id(storage)]] = LINES[line]
+        self.moved[storage.number] = LINES[line]
 
     def hold(self, storage: Storage) -> None:
         is_new = storage.use_count == 0 and not self.stopped_early
         super().hold(storage)
         if is_new:
-            self.numbers[id(storage)] = len(self.storages)
+            storage.number = len(self.storages)
             self.storages.append(storage)
             self.write(len(self.storages) - 1, storage.nbytes, 0, LINES[storage.line])
 
     def drop(self, storage: Storage) -> None:
         super().drop(storage)
         if storage.use_count == 0 and not self.stopped_early:
-            self.write(self.numbers.pop(id(storage)), -storage.nbytes, 0, LINES[storage.line])
+            self.write(storage.number, -storage.nbytes, 0, LINES[storage.line])
 
     def record(
         self,
@@ -213,73 +191,6 @@ def step_events(
         tape.free(earlier)
     assert not tape.live_bytes, f"{tape.live_bytes} bytes stay when a step has ended"
     return [event._replace(line=tape.moved.get(event.storage, event.line)) for event in tape.events]
-
-
-def forward_step(
-    tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig, layers: Sequence[Layer]
-) -> tuple[Operation, Tensor | None]:
-    """The forward pass: the operation that the backward pass begins with; of a loss in chunks, which goes both ways
-    with the head before that, what the head sees."""
-    tape.enter()
-    tape.moment = "embedding"
-    if stack.tied and config.chunks == 1:
-        tape.tied.append("head")
-    x = embedded(tape, stack, family, config)
-    cos_sin: dict[int, tuple[Tensor, Tensor]] = {}
-    masks: dict[int, Tensor] = {}
-    for place, layer in enumerate(layers):
-        tape.moment = f"layer {place}"
-        window = layer.mixer.window if isinstance(layer.mixer, Attention) else 0
-        rope_window = window if family.rope_per_window else 0
-        if rope_window not in cos_sin:
-            cos_sin[rope_window] = tables(tape, stack, family, config)
-        if window not in masks:
-            masks[window] = eager_mask(tape, family, config)
-        mask = None if config.fused else masks[window]
-        context = layer_context(tape, family, config.of_layers(), tape.moment, cos_sin[rope_window], mask, layer.mixer)
-        x = layer_forward(context, x, layer, config.of_layers(), place % config.every == 0)
-    x, hidden = tape.leave(x), None
-    if config.chunks > 1:
-        tape.moment = "norm"
-        result = hidden = tape.keep_to_end(last_norm(tape, family, config.of_end(), x))
-    else:
-        result = norm_head_and_loss(tape, stack, family, config.of_end(), x)
-        tape.forget(result)
-    tape.drop_autocast_copies()
-    assert result.grad_fn is not None
-    return result.grad_fn, hidden
-
-
-def embedded(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> Tensor:
-    """What comes to the first layer, of which transformers has names until the last has gone forward."""
-    shape, itemsize = (config.batch, config.seq_len, stack.d_model), config.number_bytes
-    table = vector(tape, "head" if stack.tied else "embedding", (stack.vocab, stack.d_model))
-    x = tape.apply([table], shape, itemsize, [], [like(table)])
-    is_own = family.code[:3] == "own"
-    if config.adapters is not None and config.reentrant:  # enable_input_require_grads
-        x = tape.leaf_over("x", x.shape, itemsize, x.storage, True)
-    if not stack.positions:
-        return x if is_own else tape.bind(x)
-    places = vector(tape, "positions", (stack.positions, stack.d_model))
-    y = tape.apply([places], shape[1:], itemsize, [], [like(places)])
-    x = add(tape, *[each if is_own else tape.bind(each) for each in (x, y)])
-    return dropout(tape, x) if config.dropout[1] else x
-
-
-def tables(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, which have names while layers go forward."""
-    size, itemsize = rotary_bytes(stack, family, config) // 2, FLOAT32 if family.rope == "cast" else config.number_bytes
-    features = max(rotary_features(layer, family) for layer, _ in stack.layers)
-    shape = (1, config.seq_len, features // (2 if family.rope in ("chunks", "pairs") else 1))
-    return tape.bind(tape.tensor(shape, itemsize, Storage(size))), tape.bind(
-        tape.tensor(shape, itemsize, Storage(size))
-    )
-
-
-def eager_mask(tape: Tape, family: ModelFamily, config: StepConfig) -> Tensor:
-    """Named as the tables are; of fused attention, and of this book's modules, it has no bytes."""
-    shape = (config.batch, 1, config.seq_len, config.seq_len)
-    return tape.bind(tape.tensor(shape, config.number_bytes, Storage(mask_bytes(family, config))))
 
 
 # --8<-- [end:step]

@@ -34,6 +34,7 @@ class Storage:
     def __init__(self, nbytes: int, line: int = OTHERS) -> None:
         self.nbytes, self.line = nbytes, line
         self.use_count = 0
+        self.number = -1  # of those that a tape writes down
 
 
 class Tensor:
@@ -511,20 +512,23 @@ class Tape:
             self.gradient_matmuls[operation.matmul_part] = self.gradient_matmuls[operation.matmul_part] + made_of
         temporary = Storage(operation.temporary_bytes, operation.line)
         self.hold(temporary)
-        found: list[Tensor | None] = []
-        for made, edge in zip(operation.input_gradients, operation.edges, strict=True):
+        found: list[Tensor | None] = [None for _ in operation.edges]
+        places = list(range(len(operation.edges)))
+        # The names of a product's inputs are sorted where PyTorch writes its backward: mat2, self; but mat1, mat2, self.
+        for place in reversed(places) if operation.matmul_flops and len(places) == 2 else places:
+            made, edge = operation.input_gradients[place], operation.edges[place]
             if made is None or edge is None:
-                found.append(None)
-            elif made.passes_on:
+                continue
+            if made.passes_on:
                 came = gradients[0]
                 assert came is not None
-                found.append(self.tensor(made.shape, came.itemsize, came.storage))
+                found[place] = self.tensor(made.shape, came.itemsize, came.storage)
             elif made.saved_index >= 0:
-                found.append(self.tensor(made.shape, made.itemsize, operation.saved[made.saved_index]))
+                found[place] = self.tensor(made.shape, made.itemsize, operation.saved[made.saved_index])
             else:
                 fresh = self.new(made.shape, made.itemsize)
                 fresh.is_view = made.as_view
-                found.append(fresh)
+                found[place] = fresh
         self.drop(temporary)
         if region is not None:
             self.release_saved(operation)  # A recomputed tensor is freed once it has been unpacked.

@@ -1,0 +1,402 @@
+"""A training run from its load to its second step, storage by storage, as the allocator of its GPU sees it.
+
+Two steps, since the optimizer's state is made in the first, in the holes that its backward pass has left: the second is
+as all that follow. Where storages lie, and what is reserved for them, flops_bytes.memory.allocator says. Python alone.
+"""
+
+# --8<-- [start:run]
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from flops_bytes.memory.adapters import CONSTANTS
+from flops_bytes.memory.allocator import Allocator, OutOfMemory, Settings, downwards
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.layers import ModelFamily
+from flops_bytes.memory.passes import Part, Pass, record_pass, trained_numbers
+from flops_bytes.memory.step import StepConfig
+from flops_bytes.memory.tape import COPIES, FLOAT32, GRADIENTS, INT64, LOGITS, OTHERS
+from flops_bytes.model.stack import Stack
+
+COMPUTE, GATHER, REDUCE = 0, 1, 2  # streams: what one has freed, no other can have
+MIB = 2**20
+BUCKET_BYTES = 25 * MIB  # torch.nn.parallel.DistributedDataParallel, bucket_cap_mb
+LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}
+
+
+class Sharding(NamedTuple):
+    """What the GPUs of a group share, as PyTorch's fully_shard does it."""
+
+    gpus: int
+    gathers: bool  # weights, unit by unit: a layer, and what is in none
+    reduces: bool  # whole gradients of a unit to a share of their sum
+    flat: bool = False  # as one tensor a unit (FSDP 1), else each tensor by itself
+    holds_inputs: bool = False  # until a pass ends, of each layer that is made again by reentrant checkpointing
+    gathered_layer_bytes: float = 2  # of a parameter of a layer
+    width: int = 2  # bytes of a parameter of another unit that is gathered, and of a whole gradient that is sent
+    share_width: int = 4  # of a share's gradient
+
+
+class Run(NamedTuple):
+    """What is trained, and how. State is what the GPU holds of it."""
+
+    stack: Stack
+    family: ModelFamily
+    config: StepConfig
+    state: Mapping[str, int]  # bytes by line: weights, adapters, master, optimizer
+    update_bytes: int  # that an update takes beside gradients and state, for a moment
+    lengths: Sequence[Sequence[int]] = ()  # tokens of the sequences of each micro-batch, step by step
+    base: str = "as-recipe"
+    sharding: Sharding = Sharding(1, gathers=False, reduces=False)
+    bucket_bytes: int = 0  # copies of gradients that are sent, for good
+    constant_bytes: int = 0  # what else is there for good, of which no more is known
+    workspace_bytes: int = 0  # of cuBLAS, for each of two threads
+    beside: Mapping[str, int] = {}  # bytes by moment, of which no more is known than that they are there then
+
+
+class Steps(NamedTuple):
+    """What all storages of a run do, in order."""
+
+    changes: list[tuple[int, int, int]]  # a storage; bytes that it takes or, negative, gives back; its stream
+    parts: list[tuple[int, str]]  # from which change on: "step 2, backward, layer 3"
+    lines: list[str]  # of each storage
+    peaks: dict[str, int]  # the most that is there at each moment of the last step
+    ends: list[int]  # after which change a step has ended
+
+
+# --8<-- [end:run]
+
+
+# --8<-- [start:write]
+def moment_of_part(part: Part, depth: int) -> str:
+    """The moment of flops_bytes.memory.step in which it falls; of a layer between the last and the first its name."""
+    if not part.is_backward:
+        return "forward"
+    if part.name in ("loss", "head", "embedding"):
+        return part.name
+    if part.name in ("norm", f"layer {depth - 1}"):
+        return "last_layer"
+    return "first_layer" if part.name == "layer 0" else part.name
+
+
+def unit_of(name: str) -> str:
+    """The unit that a tensor or a part belongs to: its layer, or the root."""
+    return name.partition(".")[0] if name[:6] == "layer " else "root"
+
+
+class Writer:
+    """Writes down what storages do."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.depth = run, run.stack.depth
+        self.changes: list[tuple[int, int, int]] = []
+        self.parts: list[tuple[int, str]] = []
+        self.lines: list[str] = []
+        self.sizes: list[int] = []
+        self.streams: list[int] = []
+        self.live_bytes = 0
+        self.peaks: dict[str, int] = {}
+        self.moment = ""
+        self.step = 0
+        self.passes: dict[StepConfig, Pass] = {}
+        self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
+        self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
+        self.has_state = False
+        self.workspaces = 0  # that are there
+        self.gradients: dict[str, int] = {}  # storages, by the tensor's name
+        self.shards: dict[str, int] = {}  # storages of what is left of a unit's gradients, by the unit
+        self.gathered: dict[str, list[int]] = {}  # storages by unit
+        self.waiting: list[int] = []  # storages of what another stream still reads
+        self.sent = -1  # the storage of gradients that are being reduced
+        self.beside: list[int] = []  # storages of what is there, and the run says no more of it
+
+    def take(self, line: str, nbytes: int, stream: int = COMPUTE) -> int:
+        """The number of a new storage, or -1 for nothing."""
+        if nbytes <= 0:
+            return -1
+        number = len(self.sizes)
+        self.lines.append(line)
+        self.sizes.append(nbytes)
+        self.streams.append(stream)
+        self.changes.append((number, nbytes, stream))
+        self.live_bytes += nbytes
+        if self.live_bytes > self.peaks.get(self.moment, 0):
+            self.peaks[self.moment] = self.live_bytes
+        return number
+
+    def give(self, number: int) -> None:
+        if number >= 0:
+            self.changes.append((number, -self.sizes[number], self.streams[number]))
+            self.live_bytes -= self.sizes[number]
+
+    def begin(self, moment: str, told: str) -> None:
+        """A moment begins."""
+        self.parts.append((len(self.changes), told))
+        self.moment = moment
+        self.peaks[moment] = max(self.peaks.get(moment, 0), self.live_bytes)
+
+    def keep_beside(self, nbytes: int) -> None:
+        """As many bytes are there from now on, of which the run says no more: pieces come, and the last ones go."""
+        there = sum([self.sizes[number] for number in self.beside])
+        while self.beside and there - self.sizes[self.beside[-1]] >= nbytes:
+            there -= self.sizes[self.beside[-1]]
+            self.give(self.beside[-1])
+            self.beside = self.beside[:-1]
+        if there < nbytes:
+            self.beside = [*self.beside, self.take("beside", nbytes - there)]
+
+    def bytes_beside(self, part: Part) -> int:
+        """What a layer has of it grows from layer to layer, from nothing to what the moments say."""
+        beside, depth = self.run.beside, self.depth
+        ahead, last, first = (beside.get(moment, 0) for moment in ("forward", "last_layer", "first_layer"))
+        if part.name[:6] == "layer ":
+            layer = int(part.name[6:])
+            if not part.is_backward:
+                return ahead * (layer + 1) // depth
+            return last + (first - last) * (depth - 1 - layer) // max(1, depth - 1)
+        if not part.is_backward:
+            return 0 if part.name == "embedding" else ahead
+        return beside.get({"norm": "last_layer"}.get(part.name, part.name), 0)
+
+    # What is there all the time
+
+    def load(self) -> None:
+        run = self.run
+        self.begin("load", "load")
+        self.load_weights()
+        for line in ("adapters", "master"):
+            self.split(line, run.state.get(line, 0))
+        left = run.bucket_bytes
+        while left > 0:
+            self.take("reduced", min(left, BUCKET_BYTES))
+            left -= BUCKET_BYTES
+        self.take("beside", run.constant_bytes)
+
+    def load_weights(self) -> None:
+        """Tensor by tensor; what becomes 4 bits is there in the recipe's format before."""
+        run, state, whole = self.run, self.run.state.get("weights", 0), self.weights
+        packed = {name for name, numbers in whole.items() if self.is_packed(name, numbers)}
+        width = RECIPES[run.config.recipe].weights
+        total = sum(whole.values())
+        in_few_bits = sum([whole[name] for name in packed])
+        packed_bytes = max(0, state - width * (total - in_few_bits) // run.sharding.gpus) if packed else 0
+        for name, numbers in whole.items():
+            if name in packed:
+                wide = self.take("weights", width * numbers) if run.sharding.gpus == 1 else -1
+                of_tensor = packed_bytes * numbers // in_few_bits
+                codes = min(of_tensor, numbers // 2 // run.sharding.gpus)
+                self.take("weights", codes)
+                self.take("weights", of_tensor - codes)
+                self.give(wide)
+            else:
+                self.take("weights", (state - packed_bytes) * numbers // (total - in_few_bits))
+
+    def is_packed(self, name: str, numbers: int) -> bool:
+        is_matrix = numbers >= 64 * self.run.stack.d_model and "router" not in name
+        return self.run.base in CONSTANTS and name[:6] == "layer " and is_matrix
+
+    def split(self, line: str, nbytes: int, pieces: int = 1) -> list[int]:
+        """Bytes that belong to what is trained, in so many tensors for each of its."""
+        total = sum(self.trained.values())
+        return [
+            self.take(line, nbytes * numbers // total // pieces)
+            for numbers in self.trained.values()
+            for _ in range(pieces)
+        ]
+
+    # A pass
+
+    def go(self, seq_len: int, is_first: bool) -> None:
+        """A micro-batch forward and backward: the first of its step, or one whose gradients are added."""
+        run = self.run
+        reduces = run.sharding.reduces
+        config = run.config._replace(seq_len=seq_len, accumulated=not is_first and not reduces)
+        if config not in self.passes:
+            self.passes[config] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
+        found = self.passes[config]
+        batch = [self.take("batch", INT64 * config.batch * seq_len) for _ in range(2)]
+        here: list[int] = [-1] * len(found.lines)
+        whole = {storage: name for name, storage in found.gradients.items()} if reduces else {}
+        unit, part, arrival = "", 0, 0
+        for place, (storage, nbytes) in enumerate(found.changes):
+            while part < len(found.parts) and found.parts[part].start == place:
+                unit = self.turn(found.parts[part], unit)
+                part += 1
+            while arrival < len(found.arrivals) and found.arrivals[arrival][0] == place:
+                self.make_state_of(found.arrivals[arrival][1])
+                arrival += 1
+            if self.workspaces < len(found.products) and found.products[self.workspaces] == place:
+                self.take("workspace", run.workspace_bytes)
+                self.workspaces += 1
+            if nbytes > 0:
+                here[storage] = self.take(LINES[found.lines[storage]], nbytes)
+                if storage in whole:
+                    self.gradients[whole[storage]] = here[storage]
+            else:
+                self.give(here[storage])
+        if reduces:
+            self.end_of_units()
+        elif is_first:
+            self.gradients = {name: here[storage] for name, storage in found.gradients.items()}
+        for number in batch:
+            self.give(number)
+
+    def turn(self, part: Part, unit: str) -> str:
+        """Another part begins: its unit."""
+        direction = "backward" if part.is_backward else "forward"
+        self.begin(moment_of_part(part, self.depth), f"step {self.step}, {direction}, {part.name}")
+        self.keep_beside(self.bytes_beside(part))
+        now = unit_of(part.name)
+        if now == unit:
+            return unit
+        if self.run.sharding.gathers:
+            self.gather(now)
+        if unit != "root" and unit:
+            is_last = unit == f"layer {self.depth - 1}"
+            if part.is_backward or not is_last:
+                self.free_unit(unit)
+            if part.is_backward and self.run.sharding.reduces:
+                self.reduce(unit)
+        if part.is_backward and now != "root" and now != "layer 0" and self.run.sharding.gathers:
+            self.gather(f"layer {int(now[6:]) - 1}")
+        return now
+
+    # Sharding
+
+    def gather(self, unit: str) -> None:
+        """Gathers a unit's weights, into the tensors that are multiplied; as one tensor, these are its pieces."""
+        if unit in self.gathered:
+            return
+        sharding = self.run.sharding
+        width = sharding.width if unit == "root" else sharding.gathered_layer_bytes
+        sizes = [int(width * numbers) for name, numbers in self.weights.items() if unit_of(name) == unit]
+        if sharding.flat:
+            while len(self.waiting) > 1:
+                self.give(self.waiting[0])
+                self.waiting = self.waiting[1:]
+            self.gathered[unit] = [self.take("gathered", sum(sizes), GATHER)]
+            return
+        received = self.take("gathered", sum(sizes), GATHER)
+        for number in self.waiting:
+            self.give(number)
+        self.gathered[unit] = [self.take("gathered", size) for size in sizes]
+        self.waiting = [received]
+
+    def free_unit(self, unit: str) -> None:
+        for number in self.gathered.get(unit, []):
+            if self.run.sharding.flat:
+                self.waiting = [*self.waiting, number]
+            else:
+                self.give(number)
+        self.gathered = {name: there for name, there in self.gathered.items() if name != unit}
+
+    def reduce(self, unit: str) -> None:
+        """The gradients of a unit are copied into one tensor, and of their sum a share stays."""
+        mine = [name for name in self.gradients if unit_of(name) == unit]
+        if not mine:
+            return
+        numbers, run = sum([self.trained[name] for name in mine]), self.run
+        width = FLOAT32 if run.config.adapters else run.sharding.width
+        self.give(self.sent)
+        self.sent = self.take("reduced", width * numbers)
+        for name in mine:
+            self.give(self.gradients[name])
+        self.gradients = {name: there for name, there in self.gradients.items() if name not in mine}
+        share = self.take("gradients", -(-run.sharding.share_width * numbers // run.sharding.gpus), REDUCE)
+        if unit in self.shards:
+            self.give(share)
+        else:
+            self.shards[unit] = share
+
+    def end_of_units(self) -> None:
+        """The backward pass has ended, and with it what was gathered and sent."""
+        for unit in list(self.gathered):
+            self.free_unit(unit)
+        for unit in ("layer 0", "root"):
+            self.reduce(unit)
+        for number in [*self.waiting, self.sent]:
+            self.give(number)
+        self.waiting, self.sent = [], -1
+
+    # The update
+
+    def make_state_of(self, name: str) -> None:
+        """The moments of one tensor, when it is updated for the first time."""
+        share = self.run.state.get("optimizer", 0) * self.trained[name] // sum(self.trained.values())
+        if not self.has_state:
+            for _ in range(2):
+                self.take("optimizer", share // 2)
+
+    def update(self) -> None:
+        run = self.run
+        self.begin("update", f"step {self.step}, update")
+        self.keep_beside(run.beside.get("update", 0))
+        recipe = RECIPES["fp32" if run.config.adapters else run.config.recipe]
+        casts: list[int] = []
+        if not run.config.in_backward:
+            if recipe.master and run.state.get("master", 0):
+                shards = run.sharding.gpus if run.sharding.reduces else 1
+                for name, numbers in self.trained.items():
+                    casts.append(self.take("gradients", -(-recipe.master * numbers // shards)))
+                    self.give(self.gradients.get(name, -1))
+                self.gradients = {}
+            if not self.has_state:
+                self.split("optimizer", run.state.get("optimizer", 0), pieces=2)
+        is_foreach = run.config.update == "foreach"
+        pieces = self.split("temporaries", run.update_bytes) if is_foreach else [self.take("temporaries", run.update_bytes)]
+        for number in [*pieces, *casts, *self.gradients.values(), *self.shards.values()]:
+            self.give(number)
+        self.gradients, self.shards = {}, {}
+        self.has_state = True
+
+
+def written(run: Run) -> Steps:
+    """All changes of a run. Not for a kind that flops_bytes.memory.step does not derive."""
+    writer, ends = Writer(run), list[int]()
+    writer.load()
+    for micro_batches in run.lengths:
+        writer.step += 1
+        writer.peaks = {}
+        for place, seq_len in enumerate(micro_batches):
+            writer.go(seq_len, place == 0)
+        writer.update()
+        ends.append(len(writer.changes))
+    return Steps(writer.changes, writer.parts, writer.lines, writer.peaks, ends)
+
+
+# --8<-- [end:write]
+
+
+# --8<-- [start:replay]
+class Replay(NamedTuple):
+    """What an allocator does with the steps of a run."""
+
+    allocated_bytes: int  # the most that was
+    reserved_bytes: int
+    retries: int  # in the last step: how often all that lay free was given back to CUDA, to ask for more
+    died_at: int = -1  # the change that it had no room for
+
+
+def replay(
+    steps: Steps, settings: Settings, capacity_bytes: int | None = None, place: Callable[[int], int] | None = None
+) -> Replay:
+    """The steps through an allocator of so many bytes, or of as many as it takes."""
+    allocator = Allocator(settings, place or downwards(), capacity_bytes)
+    addresses = [0] * len(steps.lines)
+    before = steps.ends[-2] if len(steps.ends) > 1 else 0
+    earlier = 0
+    for turn, (storage, nbytes, stream) in enumerate(steps.changes):
+        if turn == before:
+            earlier = allocator.retries
+        if nbytes < 0:
+            allocator.free(addresses[storage])
+            continue
+        try:
+            addresses[storage] = allocator.allocate(nbytes, stream)
+        except OutOfMemory:
+            return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries, turn)
+    return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries - earlier)
+
+
+# --8<-- [end:replay]
