@@ -1,0 +1,290 @@
+"""What nvidia-smi shows of a training process beside what PyTorch's allocator has reserved: lines with sources.
+
+Each line has a lowest and a highest count. Where nobody has published a reading of a card, a line rests on others'
+readings, and says so. What no line counts: kernels of torch.compile and of libraries of others, a desktop on the card.
+CUDA loads kernels when they are first called, since 11.7; before, all of PyTorch's stood in the context: 1 GB and more
+(pytorch/pytorch, issue 107667, 28 August 2023).
+"""
+
+from typing import NamedTuple
+
+from flops_bytes.memory.allocator import MIB, up
+
+GITHUB = "https://github.com"
+SOURCES = {  # what the lines rest on; as of November 2026
+    "record": "measurements/nvidia-h200/link_and_context.json",  # driver 580.159, CUDA 13.0, PyTorch 2.11
+    "a100-contexts": f"{GITHUB}/awslabs/keys_values/issues/92",  # CUDA 12.8; three other processes of 414.00 MiB each
+    "a100-training": f"{GITHUB}/pico-lm/pico-train/issues/50",  # 30 May 2025
+    "a100-coser": f"{GITHUB}/TianheWu/CoSeR/issues/10",  # 10 January 2025; forward only
+    "t4-catvton": f"{GITHUB}/Zheng-Chong/CatVTON/issues/133",  # 25 November 2025; forward only
+    "t4-koalpaca": f"{GITHUB}/Beomi/KoAlpaca/issues/112",  # 29 December 2025
+    "4090-phidias": f"{GITHUB}/3DTopia/Phidias-Diffusion/issues/8",  # 10 August 2025; forward only
+    "4090-torchchat": f"{GITHUB}/pytorch/torchchat/issues/1341",  # PyTorch 2.6 with CUDA 12.1; forward only
+    "4090-flux": f"{GITHUB}/pinokiofactory/flux-webui/issues/11",  # 12 August 2024; forward only
+    "5090-crafter": f"{GITHUB}/TrajectoryCrafter/TrajectoryCrafter/issues/20",  # 2 April 2025; forward only
+    "5090-wan": f"{GITHUB}/Wan-Video/Wan2.1/issues/465",  # 3 July 2025; forward only
+    "nccl": f"{GITHUB}/NVIDIA/nccl/tree/dbc86fd06e8b0c4517b95d8958a09ccacf9520c9",  # v2.28.9-1; 2.30.7 has these sizes
+    "nccl-a100": f"{GITHUB}/NVIDIA/nccl/issues/964",  # 16 August 2023
+    "nccl-all-to-all": f"{GITHUB}/NVIDIA/nccl/issues/1685",  # 16 April 2025
+}
+
+
+class Outside(NamedTuple):
+    """A line: bytes of one GPU, between these two."""
+
+    name: str
+    low_bytes: int
+    high_bytes: int
+    source: str  # a key of SOURCES
+    assumed_of: str = ""  # the cards whose readings stand in for this card's; "" where the source is about the card
+
+
+# --8<-- [start:context]
+class Chip(NamedTuple):
+    """What counts of a card here. Channels and NVLS: see NCCL, below."""
+
+    multiprocessors: int
+    threads: int  # that one of them can hold: the CUDA programming guide, by compute capability
+    channels: tuple[int, int] = (2, 2)  # of NCCL in a node, the fewest and the most
+    nvls: int = 0  # channels of NVLS in a node
+    hopper: bool = False  # or later
+
+
+PCIE_VOLTA, PCIE_A100, A100 = Chip(80, 2048), Chip(108, 2048), Chip(108, 2048, (24, 24))
+HOPPER, PCIE_HOPPER = Chip(132, 2048, (24, 24), 16, True), Chip(132, 2048, (2, 2), 0, True)
+CHIPS = {  # multiprocessors as NVIDIA's white papers count them
+    # NVLink of V100: two channels for each of six links, as of A100's twelve
+    "V100 16GB SXM": Chip(80, 2048, (12, 12)),
+    "V100 32GB SXM": Chip(80, 2048, (12, 12)),
+    "V100 16GB PCIe": PCIE_VOLTA,
+    "V100 32GB PCIe": PCIE_VOLTA,
+    "T4": Chip(40, 1024),
+    "A100 40GB SXM": A100,  # 24: NVIDIA/nccl, issue 1225
+    "A100 80GB SXM": A100,
+    "A100 40GB PCIe": PCIE_A100,
+    "A100 80GB PCIe": PCIE_A100,
+    "A800 80GB SXM": Chip(108, 2048, (16, 16)),  # two for each of eight links
+    "H100 SXM": HOPPER,  # 23 and more: NVIDIA/nccl, issue 1259
+    "H200 SXM": HOPPER,
+    "H800 SXM": Chip(132, 2048, (16, 16), 16, True),  # 16: NVIDIA/nccl, issue 892
+    "H20": Chip(78, 2048, (24, 24), 16, True),
+    "H100 PCIe": Chip(114, 2048, (2, 2), 0, True),
+    "H100 NVL": PCIE_HOPPER,
+    "H200 NVL": PCIE_HOPPER,
+    "B200": Chip(148, 2048, (24, 32), 24, True),  # nobody's log found: from H100's to what NCCL takes for its NVLS
+    "GB200": Chip(152, 2048, (24, 32), 24, True),
+    "L4": Chip(58, 1536),
+    "L40S": Chip(142, 1536),
+    "A10G": Chip(80, 1536),
+    "RTX 3090": Chip(82, 1536),
+    "RTX 4090": Chip(128, 1536),
+    "RTX 4090 D": Chip(114, 1536),
+    "RTX 5090": Chip(170, 1536),
+    "RTX PRO 6000": Chip(188, 1536),
+}
+
+# A bare context grows with the threads that the card can hold, about 2,000 bytes for each: 2,043 and 1,963 here.
+CONTEXTS = [
+    ("H200 SXM", 552402944, "record"),
+    ("A100 40GB SXM", 414 * MIB, "a100-contexts"),
+]
+
+
+class Full(NamedTuple):
+    """What PyTorch said when a card was full, of one process that had multiplied."""
+
+    gpu: str
+    used: int  # by this process, in hundredths of a GiB
+    allocated: int  # in hundredths of a GiB
+    cached: int  # "reserved by PyTorch but unallocated", in hundredths of a MiB
+    source: str
+
+
+FULL = [
+    Full("A100 40GB SXM", 3745, 3693, 3452, "a100-training"),
+    Full("A100 40GB SXM", 1425, 1287, 91201, "a100-coser"),
+    Full("T4", 411, 372, 26421, "t4-catvton"),
+    Full("T4", 1451, 1423, 16749, "t4-koalpaca"),
+    Full("RTX 4090", 1456, 1386, 21320, "4090-phidias"),
+    Full("RTX 4090", 2280, 2210, 22214, "4090-torchchat"),
+    Full("RTX 4090", 2269, 2172, 52054, "4090-flux"),
+    Full("RTX 5090", 2689, 2595, 34386, "5090-crafter"),
+    Full("RTX 5090", 3134, 3074, 1941, "5090-wan"),
+]
+ROUNDED_BYTES = 2**30 // 100  # two numbers to a hundredth of a GiB: each can be off by half of it
+RECORDED_BYTES = 726466560  # of the H200: after a tensor, products in two types and attention
+
+
+def threads_of(gpu: str) -> int:
+    """That the whole card can hold; 0 if the card is not known."""
+    chip = CHIPS.get(gpu)
+    return chip.multiprocessors * chip.threads if chip else 0
+
+
+def same_chip(one: str, other: str) -> bool:
+    """Whether two names are of one chip, whatever its memory."""
+    return one == other or (one.startswith("A100") and other.startswith("A100"))
+
+
+def context_line(gpu: str) -> Outside:
+    """The CUDA context: as read of this chip; else by threads, between those that were read; else between all cards."""
+    for name, nbytes, source in CONTEXTS:
+        if same_chip(gpu, name):
+            return Outside("context", nbytes, nbytes, source)
+    threads = [threads_of(gpu)] if threads_of(gpu) else [threads_of(name) for name in CHIPS]
+    scaled = [nbytes * each // threads_of(name) for name, nbytes, _ in CONTEXTS for each in threads]
+    return Outside("context", min(scaled), max(scaled), "record", "H200 and A100, by threads")
+
+
+def kernels_read() -> list[Outside]:
+    """What each card had beside its context, under the cards' names: a process that had multiplied, less a context."""
+    lines = [Outside("H200 SXM", RECORDED_BYTES - CONTEXTS[0][1], RECORDED_BYTES - CONTEXTS[0][1], "record")]
+    for full in FULL:
+        beside = ((full.used - full.allocated) * 2**30 - full.cached * MIB) // 100
+        context = context_line(full.gpu)
+        low = max(0, beside - ROUNDED_BYTES - context.high_bytes)
+        lines.append(Outside(full.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, full.source))
+    return lines
+
+
+def kernels_line(gpu: str) -> Outside:
+    """The modules of kernels that a step has loaded, cuBLAS's and attention's too: as read of this chip, or of all."""
+    lines = kernels_read()
+    own = [line for line in lines if same_chip(gpu, line.name)]
+    low = min(line.low_bytes for line in own or lines)
+    high = max(line.high_bytes for line in own or lines)
+    if own:
+        return Outside("kernels", low, high, own[0].source)
+    return Outside("kernels", low, high, "record", "H200, A100, T4, RTX 4090 and 5090")
+
+
+# --8<-- [end:context]
+
+
+# --8<-- [start:nccl]
+# NCCL's code: src/init.cc (sizes), src/include/device.h, src/transport/p2p.cc, net.cc and nvls.cc, src/channel.cc.
+STEPS = 8  # NCCL_STEPS
+SIMPLE_BYTES = 4 * MIB  # NCCL_BUFFSIZE
+LL_BYTES = 8 * 512 * STEPS * 16  # lines a thread, threads, steps, bytes of a line
+LL128_BYTES = 120 * 640 * STEPS * 8  # elements a thread, threads, steps, bytes of an element
+HEAD_BYTES = 4096  # of either end: ncclSendMem, ncclRecvMem
+PAGE_BYTES = 2 * MIB  # of CUDA's virtual memory, which NCCL takes where it can: the least of each allocation
+SEND_BYTES = up(HEAD_BYTES, PAGE_BYTES)
+RECEIVE_BYTES = up(HEAD_BYTES + LL_BYTES + LL128_BYTES + SIMPLE_BYTES, PAGE_BYTES)
+PAIR_BYTES = SEND_BYTES + RECEIVE_BYTES  # to one GPU of the node and from one; on A100 its halves are equal
+NET_BYTES = up(LL128_BYTES + SIMPLE_BYTES, PAGE_BYTES)  # to another node, or from it; LL's lie in the host's memory
+NVLS_CHUNK_BYTES = 128 * 1024  # NCCL_NVLS_CHUNKSIZE
+TABLES = 3  # allocations for each channel: peers twice, and the ring's ranks
+TREE_PEERS = 3  # in other nodes: a parent and two children
+MOST_CHANNELS = 16  # between nodes: two for each of eight network cards (NVIDIA/nccl, issue 1453)
+# Two GPUs' 544 MiB (issue 964) are 24 pairs, 288 MiB, and this, which nobody explained: NCCL's own kernels among it.
+# Four GPUs' 688 MiB are 144 more: of a tree's end in each channel 6 MiB. At most once in a process.
+UNEXPLAINED_BYTES = (544 - 24 * 12) * MIB
+# 3.28 GiB were read where 7 peers and 32 channels make 2.625 (issue 1685): at most a quarter more.
+ALL_TO_ALL_PERCENT = 125
+
+
+def power_up(n: int) -> int:
+    """The smallest power of two that is not below it."""
+    power = 1
+    while power < n:
+        power *= 2
+    return power
+
+
+def node_channels(chip: Chip, local: int, nodes: int, cards: int) -> tuple[int, int]:
+    """Channels of a communicator, the fewest and the most. Between nodes two for each network card that its GPUs of a
+    node have, twice as many from Hopper on while they are few: NVIDIA/nccl, issues 1453 (8 GPUs) and 1189 (2)."""
+    if nodes == 1:
+        return chip.channels
+    channels = 2 * min(local, cards)
+    if chip.hopper:
+        channels = max(channels, min(2 * channels, MOST_CHANNELS))
+    return min(channels, MOST_CHANNELS), min(channels, MOST_CHANNELS)
+
+
+def tables_bytes(chip: Chip, channels: int) -> int:
+    """What a communicator takes before it connects anyone: each a page, however small."""
+    nvls = chip.nvls + 1 if chip.nvls else 0  # peers of NVLS in each channel, and its credits
+    return (TABLES * power_up(channels) + 2 + nvls) * PAGE_BYTES
+
+
+def collective_bytes(chip: Chip, ranks: int, local: int, cards: int) -> tuple[int, int]:
+    """Of a communicator that gathers and reduces: at least its rings; at most trees and NVLS too, which reductions of
+    other sizes connect when they first need them. `local` ranks are in each node."""
+    nodes = -(-ranks // local)
+    fewest, most = node_channels(chip, local, nodes, cards)
+    linked = chip.channels[0] > 2  # by NVLink; else a node's GPUs may meet in the host's memory, and a network too
+    out = -(-most // local) if nodes > 1 else 0  # channels in which this GPU sends to another node
+    inside = (most - out) * PAIR_BYTES if local > 1 else 0
+    low = tables_bytes(chip, fewest)
+    if linked:
+        low += ((fewest - out) * PAIR_BYTES if local > 1 else 0) + out * 2 * NET_BYTES
+    high = tables_bytes(chip, most) + inside + out * 2 * NET_BYTES
+    if ranks > 2:
+        high += inside + out * 2 * TREE_PEERS * NET_BYTES  # a chain in the node runs the other way than its ring
+    if chip.nvls and local > 1:
+        channels = max(chip.nvls, MOST_CHANNELS)
+        high += channels * 2 * STEPS * NVLS_CHUNK_BYTES * local + out * 2 * TREE_PEERS * NET_BYTES
+    return low, high
+
+
+def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> tuple[int, int]:
+    """Of a communicator that sends to so many others and receives from them: in the node each has its own channels."""
+    channels = power_up(chip.channels[1]) if nodes == 1 else power_up(node_channels(chip, local, nodes, cards)[1])
+    near = min(peers, local - 1)
+    low = near * channels * PAIR_BYTES if chip.channels[0] > 2 else 0
+    high = near * channels * PAIR_BYTES * ALL_TO_ALL_PERCENT // 100
+    shared = 2 * channels * 16 * 128 * 1024 if nodes > 1 else 0  # both ways, whoever the peers are: net.cc
+    tables = tables_bytes(chip, channels)
+    return tables + low + shared, tables + high + shared
+
+
+def nccl_lines(
+    gpu: str, gpus: int, node_gpus: int, tensor: int = 1, pipeline: int = 1, expert: int = 1, network_cards: int = 0
+) -> list[Outside]:
+    """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the data group,
+    of which expert groups are parts, then stages. Each has buffers of its own."""
+    data = gpus // (tensor * pipeline)
+    cards = network_cards or node_gpus
+    near = {
+        "data": max(1, min(data, node_gpus // tensor)),
+        "tensor": min(tensor, node_gpus),
+        "pipeline": max(1, min(pipeline, node_gpus // (tensor * data))),
+        "expert": max(1, min(expert, node_gpus // tensor)),
+    }
+    ranks = {"data": data, "tensor": tensor, "pipeline": pipeline, "expert": expert}
+    chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
+    assumed = "" if gpu in CHIPS else "all cards"
+    lines: list[Outside] = []
+    for name, count in ranks.items():
+        if count == 1:
+            continue
+        nodes = -(-count // near[name])
+        if name == "expert":
+            found = [pairs_bytes(chip, count - 1, near[name], nodes, cards) for chip in chips]
+        elif name == "pipeline":
+            found = [pairs_bytes(chip, min(2, count - 1), near[name], nodes, cards) for chip in chips]
+        else:
+            found = [collective_bytes(chip, count, near[name], cards) for chip in chips]
+        source = "nccl-all-to-all" if name == "expert" else "nccl"
+        lines.append(
+            Outside(f"nccl_{name}", min(low for low, _ in found), max(high for _, high in found), source, assumed)
+        )
+    if lines:
+        lines.append(
+            Outside("nccl_kernels", 0, UNEXPLAINED_BYTES, "nccl-a100", "" if gpu.startswith("A100") else "A100")
+        )
+    return lines
+
+
+# --8<-- [end:nccl]
+
+
+def outside_lines(
+    gpu: str, gpus: int, node_gpus: int, tensor: int = 1, pipeline: int = 1, expert: int = 1, network_cards: int = 0
+) -> list[Outside]:
+    """Bytes of one GPU beside PyTorch's allocator, line by line; the sum of the lows and of the highs is what
+    nvidia-smi shows beside the reserved bytes. `network_cards` of a node: 0 is one for each GPU."""
+    lines = [context_line(gpu), kernels_line(gpu)]
+    return lines + nccl_lines(gpu, gpus, node_gpus, tensor, pipeline, expert, network_cards)
