@@ -13,7 +13,7 @@ from flops_bytes.memory.allocator import MIB, up
 GITHUB = "https://github.com"
 SOURCES = {  # what the lines rest on; as of November 2026
     "record": "measurements/nvidia-h200/link_and_context.json",  # driver 580.159, CUDA 13.0, PyTorch 2.11
-    "a100-contexts": f"{GITHUB}/awslabs/keys_values/issues/92",  # CUDA 12.8; three other processes of 414.00 MiB each
+    "a100-contexts": f"{GITHUB}/awslabs/keys_values/issues/92",  # CUDA 12.8; of 39.49 GiB; three ranks' bare contexts
     "a100-training": f"{GITHUB}/pico-lm/pico-train/issues/50",  # 30 May 2025
     "a100-coser": f"{GITHUB}/TianheWu/CoSeR/issues/10",  # 10 January 2025; forward only
     "t4-catvton": f"{GITHUB}/Zheng-Chong/CatVTON/issues/133",  # 25 November 2025; forward only
@@ -44,43 +44,45 @@ class Chip(NamedTuple):
     """What counts of a card here. Channels and NVLS: see NCCL, below."""
 
     multiprocessors: int
-    threads: int  # that one of them can hold: the CUDA programming guide, by compute capability
+    capability: int  # CUDA's compute capability, ten times
     channels: tuple[int, int] = (2, 2)  # of NCCL in a node, the fewest and the most
     nvls: int = 0  # channels of NVLS in a node
-    hopper: bool = False  # or later
 
 
-PCIE_VOLTA, PCIE_A100, A100 = Chip(80, 2048), Chip(108, 2048), Chip(108, 2048, (24, 24))
-HOPPER, PCIE_HOPPER = Chip(132, 2048, (24, 24), 16, True), Chip(132, 2048, (2, 2), 0, True)
-CHIPS = {  # multiprocessors as NVIDIA's white papers count them
-    # NVLink of V100: two channels for each of six links, as of A100's twelve
-    "V100 16GB SXM": Chip(80, 2048, (12, 12)),
-    "V100 32GB SXM": Chip(80, 2048, (12, 12)),
-    "V100 16GB PCIe": PCIE_VOLTA,
-    "V100 32GB PCIe": PCIE_VOLTA,
-    "T4": Chip(40, 1024),
-    "A100 40GB SXM": A100,  # 24: NVIDIA/nccl, issue 1225
+THREADS = {70: 2048, 75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}  # that a multiprocessor
+# can hold, by capability: CUDA C++ programming guide, technical specifications
+V100, PCIE_V100 = Chip(80, 70, (12, 12)), Chip(80, 70)  # NVLink: two channels a link, of which it has six
+A100, PCIE_A100 = Chip(108, 80, (24, 24)), Chip(108, 80)  # twelve links, 24: NVIDIA/nccl, issue 1225
+H100, PCIE_H100 = Chip(132, 90, (24, 24), 16), Chip(132, 90)  # 23 and more, with NVLS: NVIDIA/nccl, issue 1259
+B200 = Chip(148, 100, (24, 32), 24)  # no log of its channels found: from H100's to what NCCL rounds them up to
+CHIPS = {  # multiprocessors: NVIDIA's white papers of each architecture; H20: RightNow-AI/AutoMegaKernel, pull 3
+    "V100 16GB SXM": V100,
+    "V100 32GB SXM": V100,
+    "V100 16GB PCIe": PCIE_V100,
+    "V100 32GB PCIe": PCIE_V100,
+    "T4": Chip(40, 75),
+    "A100 40GB SXM": A100,
     "A100 80GB SXM": A100,
     "A100 40GB PCIe": PCIE_A100,
     "A100 80GB PCIe": PCIE_A100,
-    "A800 80GB SXM": Chip(108, 2048, (16, 16)),  # two for each of eight links
-    "H100 SXM": HOPPER,  # 23 and more: NVIDIA/nccl, issue 1259
-    "H200 SXM": HOPPER,
-    "H800 SXM": Chip(132, 2048, (16, 16), 16, True),  # 16: NVIDIA/nccl, issue 892
-    "H20": Chip(78, 2048, (24, 24), 16, True),
-    "H100 PCIe": Chip(114, 2048, (2, 2), 0, True),
-    "H100 NVL": PCIE_HOPPER,
-    "H200 NVL": PCIE_HOPPER,
-    "B200": Chip(148, 2048, (24, 32), 24, True),  # nobody's log found: from H100's to what NCCL takes for its NVLS
-    "GB200": Chip(152, 2048, (24, 32), 24, True),
-    "L4": Chip(58, 1536),
-    "L40S": Chip(142, 1536),
-    "A10G": Chip(80, 1536),
-    "RTX 3090": Chip(82, 1536),
-    "RTX 4090": Chip(128, 1536),
-    "RTX 4090 D": Chip(114, 1536),
-    "RTX 5090": Chip(170, 1536),
-    "RTX PRO 6000": Chip(188, 1536),
+    "A800 80GB SXM": Chip(108, 80, (16, 16)),  # eight links
+    "H100 SXM": H100,
+    "H200 SXM": H100,
+    "H800 SXM": Chip(132, 90, (16, 16), 16),  # NVIDIA/nccl, issue 892
+    "H20": Chip(78, 90, (24, 24), 16),
+    "H100 PCIe": Chip(114, 90),
+    "H100 NVL": PCIE_H100,
+    "H200 NVL": PCIE_H100,
+    "B200": B200,
+    "GB200": B200,
+    "L4": Chip(58, 89),
+    "L40S": Chip(142, 89),
+    "A10G": Chip(80, 86),
+    "RTX 3090": Chip(82, 86),
+    "RTX 4090": Chip(128, 89),
+    "RTX 4090 D": Chip(114, 89),
+    "RTX 5090": Chip(170, 120),
+    "RTX PRO 6000": Chip(188, 120),
 }
 
 # A bare context grows with the threads that the card can hold, about 2,000 bytes for each: 2,043 and 1,963 here.
@@ -115,15 +117,14 @@ ROUNDED_BYTES = 2**30 // 100  # two numbers to a hundredth of a GiB: each can be
 RECORDED_BYTES = 726466560  # of the H200: after a tensor, products in two types and attention
 
 
-def threads_of(gpu: str) -> int:
-    """That the whole card can hold; 0 if the card is not known."""
-    chip = CHIPS.get(gpu)
-    return chip.multiprocessors * chip.threads if chip else 0
+def threads_of(chip: Chip) -> int:
+    """That the whole card can hold."""
+    return chip.multiprocessors * THREADS[chip.capability]
 
 
 def same_chip(one: str, other: str) -> bool:
-    """Whether two names are of one chip, whatever its memory."""
-    return one == other or (one.startswith("A100") and other.startswith("A100"))
+    """Whether two names are of one chip, whatever its memory and its slot."""
+    return one == other or any(one.startswith(stem) and other.startswith(stem) for stem in ("A100 ", "H200 "))
 
 
 def context_line(gpu: str) -> Outside:
@@ -131,14 +132,15 @@ def context_line(gpu: str) -> Outside:
     for name, nbytes, source in CONTEXTS:
         if same_chip(gpu, name):
             return Outside("context", nbytes, nbytes, source)
-    threads = [threads_of(gpu)] if threads_of(gpu) else [threads_of(name) for name in CHIPS]
-    scaled = [nbytes * each // threads_of(name) for name, nbytes, _ in CONTEXTS for each in threads]
+    chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
+    scaled = [nbytes * threads_of(chip) // threads_of(CHIPS[name]) for name, nbytes, _ in CONTEXTS for chip in chips]
     return Outside("context", min(scaled), max(scaled), "record", "H200 and A100, by threads")
 
 
 def kernels_read() -> list[Outside]:
     """What each card had beside its context, under the cards' names: a process that had multiplied, less a context."""
-    lines = [Outside("H200 SXM", RECORDED_BYTES - CONTEXTS[0][1], RECORDED_BYTES - CONTEXTS[0][1], "record")]
+    bare = CONTEXTS[0][1]
+    lines = [Outside("H200 SXM", RECORDED_BYTES - bare, RECORDED_BYTES - bare, "record")]
     for full in FULL:
         beside = ((full.used - full.allocated) * 2**30 - full.cached * MIB) // 100
         context = context_line(full.gpu)
@@ -148,14 +150,15 @@ def kernels_read() -> list[Outside]:
 
 
 def kernels_line(gpu: str) -> Outside:
-    """The modules of kernels that a step has loaded, cuBLAS's and attention's too: as read of this chip, or of all."""
+    """The kernels that a step has loaded, cuBLAS's and attention's too: as read of this chip; else of one of its
+    compute capability, for which the same are compiled; else between all that were read."""
     lines = kernels_read()
-    own = [line for line in lines if same_chip(gpu, line.name)]
-    low = min(line.low_bytes for line in own or lines)
-    high = max(line.high_bytes for line in own or lines)
-    if own:
-        return Outside("kernels", low, high, own[0].source)
-    return Outside("kernels", low, high, "record", "H200, A100, T4, RTX 4090 and 5090")
+    alike = [line for line in lines if gpu in CHIPS and CHIPS[line.name].capability == CHIPS[gpu].capability]
+    own = [line for line in alike if same_chip(gpu, line.name)]
+    read = own or alike or lines
+    assumed = "" if own else alike[0].name if alike else "H200, A100, T4, RTX 4090 and 5090"
+    low, high = min(line.low_bytes for line in read), max(line.high_bytes for line in read)
+    return Outside("kernels", low, high, read[0].source, assumed)
 
 
 # --8<-- [end:context]
@@ -174,13 +177,17 @@ RECEIVE_BYTES = up(HEAD_BYTES + LL_BYTES + LL128_BYTES + SIMPLE_BYTES, PAGE_BYTE
 PAIR_BYTES = SEND_BYTES + RECEIVE_BYTES  # to one GPU of the node and from one; on A100 its halves are equal
 NET_BYTES = up(LL128_BYTES + SIMPLE_BYTES, PAGE_BYTES)  # to another node, or from it; LL's lie in the host's memory
 NVLS_CHUNK_BYTES = 128 * 1024  # NCCL_NVLS_CHUNKSIZE
+NVLS_HEADS = 32  # at most: NCCL_MAX_NVLS_ARITY
 TABLES = 3  # allocations for each channel: peers twice, and the ring's ranks
 TREE_PEERS = 3  # in other nodes: a parent and two children
+FAR_CHANNELS = (2, 4)  # for a peer in another node: 2; in 2.30 one for each 14 GB/s of its network card
+FAR_STEPS, FAR_CHUNK_BYTES = 16, 128 * 1024  # NCCL_SHARED_STEPS, NCCL_P2P_NET_CHUNKSIZE
 MOST_CHANNELS = 16  # between nodes: two for each of eight network cards (NVIDIA/nccl, issue 1453)
 # Two GPUs' 544 MiB (issue 964) are 24 pairs, 288 MiB, and this, which nobody explained: NCCL's own kernels among it.
 # Four GPUs' 688 MiB are 144 more: of a tree's end in each channel 6 MiB. At most once in a process.
 UNEXPLAINED_BYTES = (544 - 24 * 12) * MIB
-# 3.28 GiB were read where 7 peers and 32 channels make 2.625 (issue 1685): at most a quarter more.
+# 3.28 GB more were read after a first all-to-all, where 7 peers and 32 channels make 2.625 GiB (issue 1685): if GB
+# are GiB there, a quarter more.
 ALL_TO_ALL_PERCENT = 125
 
 
@@ -192,14 +199,19 @@ def power_up(n: int) -> int:
     return power
 
 
+def linked(chip: Chip) -> bool:
+    """Whether NVLink joins a node's GPUs; else they may meet in the host's memory, and so may nodes."""
+    return chip.channels[0] > 2
+
+
 def node_channels(chip: Chip, local: int, nodes: int, cards: int) -> tuple[int, int]:
     """Channels of a communicator, the fewest and the most. Between nodes two for each network card that its GPUs of a
     node have, twice as many from Hopper on while they are few: NVIDIA/nccl, issues 1453 (8 GPUs) and 1189 (2)."""
     if nodes == 1:
         return chip.channels
     channels = 2 * min(local, cards)
-    if chip.hopper:
-        channels = max(channels, min(2 * channels, MOST_CHANNELS))
+    if chip.capability >= 90 and linked(chip):
+        channels *= 2
     return min(channels, MOST_CHANNELS), min(channels, MOST_CHANNELS)
 
 
@@ -214,30 +226,30 @@ def collective_bytes(chip: Chip, ranks: int, local: int, cards: int) -> tuple[in
     other sizes connect when they first need them. `local` ranks are in each node."""
     nodes = -(-ranks // local)
     fewest, most = node_channels(chip, local, nodes, cards)
-    linked = chip.channels[0] > 2  # by NVLink; else a node's GPUs may meet in the host's memory, and a network too
     out = -(-most // local) if nodes > 1 else 0  # channels in which this GPU sends to another node
     inside = (most - out) * PAIR_BYTES if local > 1 else 0
     low = tables_bytes(chip, fewest)
-    if linked:
+    if linked(chip):
         low += ((fewest - out) * PAIR_BYTES if local > 1 else 0) + out * 2 * NET_BYTES
     high = tables_bytes(chip, most) + inside + out * 2 * NET_BYTES
     if ranks > 2:
         high += inside + out * 2 * TREE_PEERS * NET_BYTES  # a chain in the node runs the other way than its ring
     if chip.nvls and local > 1:
-        channels = max(chip.nvls, MOST_CHANNELS)
-        high += channels * 2 * STEPS * NVLS_CHUNK_BYTES * local + out * 2 * TREE_PEERS * NET_BYTES
+        high += chip.nvls * 2 * STEPS * NVLS_CHUNK_BYTES * min(local, NVLS_HEADS) + out * 2 * TREE_PEERS * NET_BYTES
     return low, high
 
 
 def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> tuple[int, int]:
-    """Of a communicator that sends to so many others and receives from them: in the node each has its own channels."""
-    channels = power_up(chip.channels[1]) if nodes == 1 else power_up(node_channels(chip, local, nodes, cards)[1])
-    near = min(peers, local - 1)
-    low = near * channels * PAIR_BYTES if chip.channels[0] > 2 else 0
-    high = near * channels * PAIR_BYTES * ALL_TO_ALL_PERCENT // 100
-    shared = 2 * channels * 16 * 128 * 1024 if nodes > 1 else 0  # both ways, whoever the peers are: net.cc
-    tables = tables_bytes(chip, channels)
-    return tables + low + shared, tables + high + shared
+    """Of a communicator that sends to so many others and receives from them: each of the node has its own channels,
+    all of them, or as few as a peer in another node has."""
+    channels = power_up(node_channels(chip, local, nodes, cards)[1])
+    fewest, most = (channels, channels) if nodes == 1 else FAR_CHANNELS
+    near = min(peers, local - 1) * PAIR_BYTES
+    always = tables_bytes(chip, channels)
+    if nodes > 1:
+        always += 2 * channels * FAR_STEPS * FAR_CHUNK_BYTES  # both ways, whoever and how many the peers are
+    low = near * min(channels, fewest) if linked(chip) else 0
+    return always + low, always + near * min(channels, most) * ALL_TO_ALL_PERCENT // 100
 
 
 def nccl_lines(
