@@ -183,9 +183,9 @@ TREE_PEERS = 3  # in other nodes: a parent and two children
 FAR_CHANNELS = (2, 4)  # for a peer in another node: 2; in 2.30 one for each 14 GB/s of its network card
 FAR_STEPS, FAR_CHUNK_BYTES = 16, 128 * 1024  # NCCL_SHARED_STEPS, NCCL_P2P_NET_CHUNKSIZE
 MOST_CHANNELS = 16  # between nodes: two for each of eight network cards (NVIDIA/nccl, issue 1453)
-# Two GPUs' 544 MiB (issue 964) are 24 pairs, 288 MiB, and this, which nobody explained: NCCL's own kernels among it.
-# Four GPUs' 688 MiB are 144 more: of a tree's end in each channel 6 MiB. At most once in a process.
-UNEXPLAINED_BYTES = (544 - 24 * 12) * MIB
+# Each group of two GPUs took 544 MiB (issue 964): 24 pairs, 288 MiB, and this, which nobody explained: tables, and
+# NCCL's kernels. Four took 144 MiB more: 6 MiB of a tree's end in each channel.
+REST_BYTES = (544 - 24 * 12) * MIB
 # 3.28 GB more were read after a first all-to-all, where 7 peers and 32 channels make 2.625 GiB (issue 1685): if GB
 # are GiB there, a quarter more.
 ALL_TO_ALL_PERCENT = 125
@@ -231,7 +231,7 @@ def collective_bytes(chip: Chip, ranks: int, local: int, cards: int) -> tuple[in
     low = tables_bytes(chip, fewest)
     if linked(chip):
         low += ((fewest - out) * PAIR_BYTES if local > 1 else 0) + out * 2 * NET_BYTES
-    high = tables_bytes(chip, most) + inside + out * 2 * NET_BYTES
+    high = max(tables_bytes(chip, most), REST_BYTES) + inside + out * 2 * NET_BYTES
     if ranks > 2:
         high += inside + out * 2 * TREE_PEERS * NET_BYTES  # a chain in the node runs the other way than its ring
     if chip.nvls and local > 1:
@@ -245,11 +245,12 @@ def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> t
     channels = power_up(node_channels(chip, local, nodes, cards)[1])
     fewest, most = (channels, channels) if nodes == 1 else FAR_CHANNELS
     near = min(peers, local - 1) * PAIR_BYTES
-    always = tables_bytes(chip, channels)
-    if nodes > 1:
-        always += 2 * channels * FAR_STEPS * FAR_CHUNK_BYTES  # both ways, whoever and how many the peers are
-    low = near * min(channels, fewest) if linked(chip) else 0
-    return always + low, always + near * min(channels, most) * ALL_TO_ALL_PERCENT // 100
+    shared = 0 if nodes == 1 else 2 * channels * FAR_STEPS * FAR_CHUNK_BYTES  # both ways, for all such peers
+    low = shared + tables_bytes(chip, channels)
+    high = shared + max(tables_bytes(chip, channels), REST_BYTES)
+    if linked(chip):
+        low += near * min(channels, fewest)
+    return low, high + near * min(channels, most) * ALL_TO_ALL_PERCENT // 100
 
 
 def nccl_lines(
@@ -282,10 +283,6 @@ def nccl_lines(
         source = "nccl-all-to-all" if name == "expert" else "nccl"
         lines.append(
             Outside(f"nccl_{name}", min(low for low, _ in found), max(high for _, high in found), source, assumed)
-        )
-    if lines:
-        lines.append(
-            Outside("nccl_kernels", 0, UNEXPLAINED_BYTES, "nccl-a100", "" if gpu.startswith("A100") else "A100")
         )
     return lines
 
