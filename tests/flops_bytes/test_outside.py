@@ -1,0 +1,54 @@
+"""What lies beside PyTorch's allocator: our own record, NCCL's sizes, and cards that nobody has read."""
+
+import json
+from pathlib import Path
+
+from flops_bytes.memory.outside import CHIPS, SOURCES, Outside, outside_lines
+
+RECORD = Path(__file__).parents[2] / "measurements/nvidia-h200/link_and_context.json"
+MIB = 2**20
+
+
+def summed(lines: list[Outside]) -> tuple[int, int]:
+    return sum(line.low_bytes for line in lines), sum(line.high_bytes for line in lines)
+
+
+def named(lines: list[Outside], name: str) -> Outside:
+    return next(line for line in lines if line.name == name)
+
+
+def test_lines_of_an_h200_are_the_record() -> None:
+    stock = json.loads(RECORD.read_text(encoding="utf-8"))["values"]["measured_stock"]
+    lines = outside_lines("H200 SXM", 1, 8)
+    assert named(lines, "context").low_bytes == stock["context"]["outside_bytes"]
+    for said in summed(lines):
+        assert abs(said / stock["attention"]["outside_bytes"] - 1) < 0.02
+
+
+def test_eight_gpus_share_what_nccls_constants_make() -> None:
+    line = named(outside_lines("H100 SXM", 8, 8), "nccl_data")
+    tables = (3 * 32 + 2 + 17) * 2  # MiB: pages for 32 channels, the communicator, NVLS
+    ring = 24 * (2 + 10)
+    nvls = 16 * 2 * 8 * 8 // 8  # channels, both ways, steps, heads, chunks of 1/8 MiB
+    assert line.low_bytes == (tables + ring) * MIB
+    assert line.high_bytes == (256 + 2 * ring + nvls) * MIB  # 256: read beside the pairs, where tables are fewer
+    assert outside_lines("H100 SXM", 8, 8)[2:] == [line]
+    far = [named(outside_lines("H100 SXM", gpus, 8), "nccl_data") for gpus in (16, 64)]
+    assert far[0] == far[1]  # two neighbours in a ring, however many there are
+
+
+def test_what_others_read_of_nccl_is_within() -> None:
+    read = {2: 544, 4: 688}  # MiB, NVIDIA/nccl, issue 964
+    for gpus, mib in read.items():
+        low, high = summed(outside_lines("A100 40GB SXM", gpus, 8)[2:])
+        assert low <= mib * MIB <= high
+
+
+def test_a_card_that_nobody_read_has_the_interval_of_all() -> None:
+    unknown = outside_lines("a card of tomorrow", 8, 8, tensor=2)
+    assert all(line.assumed_of for line in unknown)
+    for gpu in CHIPS:
+        for line in outside_lines(gpu, 8, 8, tensor=2):
+            wide = named(unknown, line.name)
+            assert wide.low_bytes <= line.low_bytes <= line.high_bytes <= wide.high_bytes
+            assert line.source in SOURCES
