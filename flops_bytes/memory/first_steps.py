@@ -14,13 +14,14 @@ from flops_bytes.memory.adapters import CONSTANTS
 from flops_bytes.memory.allocator import Allocator, OutOfMemory, Settings, downwards
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.layers import ModelFamily
-from flops_bytes.memory.passes import Part, Pass, record_pass, trained_numbers
+from flops_bytes.memory.passes import Part, Pass, between_passes, record_pass, trained_numbers
 from flops_bytes.memory.step import StepConfig
 from flops_bytes.memory.tape import COPIES, FLOAT32, GRADIENTS, INT64, LOGITS, OTHERS
 from flops_bytes.model.stack import Stack
 
 COMPUTE, GATHER, REDUCE = 0, 1, 2  # streams: what one has freed, no other can have
 MIB = 2**20
+WORKSPACE = "workspace"  # a line that is taken once and stays
 BUCKET_BYTES = 25 * MIB  # torch.nn.parallel.DistributedDataParallel, bucket_cap_mb
 LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}
 
@@ -100,6 +101,7 @@ class Writer:
         self.moment = ""
         self.step = 0
         self.passes: dict[StepConfig, Pass] = {}
+        self.between: dict[bool, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
         self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
         self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
         self.has_state = False
@@ -211,11 +213,8 @@ class Writer:
         """A micro-batch forward and backward: the first of its step, or one whose gradients are added."""
         run = self.run
         reduces = run.sharding.reduces
-        config = run.config._replace(seq_len=seq_len, accumulated=not is_first and not reduces)
-        if config not in self.passes:
-            self.passes[config] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
-        found = self.passes[config]
-        batch = [self.take("batch", INT64 * config.batch * seq_len) for _ in range(2)]
+        found = self.pass_of(seq_len, not is_first and not reduces)
+        batch = [self.take("batch", INT64 * run.config.batch * seq_len) for _ in range(2)]
         here: list[int] = [-1] * len(found.lines)
         whole = {storage: name for name, storage in found.gradients.items()} if reduces else {}
         unit, part, arrival = "", 0, 0
@@ -227,7 +226,7 @@ class Writer:
                 self.make_state_of(found.arrivals[arrival][1])
                 arrival += 1
             if self.workspaces < len(found.products) and found.products[self.workspaces] == place:
-                self.take("workspace", run.workspace_bytes)
+                self.take(WORKSPACE, run.workspace_bytes)
                 self.workspaces += 1
             if nbytes > 0:
                 here[storage] = self.take(LINES[found.lines[storage]], nbytes)
@@ -241,6 +240,32 @@ class Writer:
             self.gradients = {name: here[storage] for name, storage in found.gradients.items()}
         for number in batch:
             self.give(number)
+
+    def pass_of(self, seq_len: int, accumulated: bool) -> Pass:
+        """As it was recorded; of a length between the shortest and the longest as these two say, if they do."""
+        between = self.between.get(accumulated)
+        if between is None:
+            lengths = [length for micro_batches in self.run.lengths for length in micro_batches]
+            low, high = min(lengths), max(lengths)
+            ends = [self.recorded(low, accumulated), self.recorded(high, accumulated)]
+            if high > low + 1:
+                middle = (low + high) // 2
+                says = between_passes(ends[0], ends[1], middle - low, high - low)
+                ends = ends if says == self.recorded(middle, accumulated) else []
+            between = (low, high, ends)
+            self.between[accumulated] = between
+        low, high, ends = between
+        if seq_len in (low, high) or not ends:
+            return self.recorded(seq_len, accumulated)
+        found = between_passes(ends[0], ends[1], seq_len - low, high - low)
+        return self.recorded(seq_len, accumulated) if found is None else found
+
+    def recorded(self, seq_len: int, accumulated: bool) -> Pass:
+        run = self.run
+        config = run.config._replace(seq_len=seq_len, accumulated=accumulated)
+        if config not in self.passes:
+            self.passes[config] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
+        return self.passes[config]
 
     def turn(self, part: Part, unit: str) -> str:
         """Another part begins: its unit."""
@@ -343,8 +368,10 @@ class Writer:
                 self.gradients = {}
             if not self.has_state:
                 self.split("optimizer", run.state.get("optimizer", 0), pieces=2)
-        is_foreach = run.config.update == "foreach"
-        pieces = self.split("temporaries", run.update_bytes) if is_foreach else [self.take("temporaries", run.update_bytes)]
+        if run.config.update == "foreach":
+            pieces = self.split("temporaries", run.update_bytes)
+        else:
+            pieces = [self.take("temporaries", run.update_bytes)]
         for number in [*pieces, *casts, *self.gradients.values(), *self.shards.values()]:
             self.give(number)
         self.gradients, self.shards = {}, {}
@@ -372,30 +399,35 @@ def written(run: Run) -> Steps:
 class Replay(NamedTuple):
     """What an allocator does with the steps of a run."""
 
-    allocated_bytes: int  # the most that was
-    reserved_bytes: int
+    allocated_bytes: int  # the most that was; of a run that died, what was there then
+    reserved_bytes: int  # the same
     retries: int  # in the last step: how often all that lay free was given back to CUDA, to ask for more
-    died_at: int = -1  # the change that it had no room for
+    died_at: int = -1  # the change that there was no room for
 
 
 def replay(
-    steps: Steps, settings: Settings, capacity_bytes: int | None = None, place: Callable[[int], int] | None = None
+    steps: Steps,
+    settings: Settings,
+    capacity_bytes: int | None = None,
+    place: Callable[[int], int] | None = None,
+    has_workspaces: bool = True,
 ) -> Replay:
-    """The steps through an allocator of so many bytes, or of as many as it takes."""
+    """The steps through an allocator of so many bytes, or of as many as it takes; with cuBLAS's workspaces or
+    without."""
     allocator = Allocator(settings, place or downwards(), capacity_bytes)
     addresses = [0] * len(steps.lines)
-    before = steps.ends[-2] if len(steps.ends) > 1 else 0
+    last = steps.ends[-2] if len(steps.ends) > 1 else 0
     earlier = 0
     for turn, (storage, nbytes, stream) in enumerate(steps.changes):
-        if turn == before:
+        if turn == last:
             earlier = allocator.retries
         if nbytes < 0:
             allocator.free(addresses[storage])
-            continue
-        try:
-            addresses[storage] = allocator.allocate(nbytes, stream)
-        except OutOfMemory:
-            return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries, turn)
+        elif has_workspaces or steps.lines[storage] != WORKSPACE:
+            try:
+                addresses[storage] = allocator.allocate(nbytes, stream)
+            except OutOfMemory:
+                return Replay(allocator.allocated_bytes, allocator.reserved_bytes, allocator.retries, turn)
     return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries - earlier)
 
 

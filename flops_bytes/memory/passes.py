@@ -85,6 +85,8 @@ def tables(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) ->
     size, itemsize = rotary_bytes(stack, family, config) // 2, FLOAT32 if family.rope == "cast" else config.number_bytes
     features = max(rotary_features(layer, family) for layer, _ in stack.layers)
     shape = (1, config.seq_len, features // (2 if family.rope in ("chunks", "pairs") else 1))
+    if family.code[:3] != "own":  # whose angles are the product of positions and frequencies
+        tape.count_matmul("matrices", 0)
     return tape.bind(tape.tensor(shape, itemsize, Storage(size))), tape.bind(
         tape.tensor(shape, itemsize, Storage(size))
     )
@@ -155,8 +157,8 @@ class PassTape(Tape):
         super().count_matmul(part, amount)
         self.is_product = self.awaits_product
 
-    def new(self, shape: Sequence[int], itemsize: int) -> Tensor:
-        made = super().new(shape, itemsize)
+    def tensor(self, shape: Sequence[int], itemsize: int, storage: Storage) -> Tensor:
+        made = super().tensor(shape, itemsize, storage)
         if self.is_product:
             self.is_product = self.awaits_product = False
             self.products.append(len(self.changes))
@@ -216,6 +218,19 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
         tape.arrivals,
         tape.products,
     )
+
+
+def between_passes(short: Pass, long: Pass, more: int, most: int) -> Pass | None:
+    """The pass of a length that is `more` tokens above the short one's, of `most` that the long one's is, where each
+    storage grows by as many bytes for each token; None where some do not, or both passes differ otherwise."""
+    if [*short[1:]] != [*long[1:]] or len(short.changes) != len(long.changes):
+        return None
+    changes: list[tuple[int, int]] = []
+    for (storage, least), (other, largest) in zip(short.changes, long.changes, strict=True):
+        if storage != other or (largest - least) % most:
+            return None
+        changes.append((storage, least + (largest - least) // most * more))
+    return short._replace(changes=changes)
 
 
 def trained_numbers(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[str, int]:

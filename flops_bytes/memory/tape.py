@@ -514,7 +514,7 @@ class Tape:
         self.hold(temporary)
         found: list[Tensor | None] = [None for _ in operation.edges]
         places = list(range(len(operation.edges)))
-        # The names of a product's inputs are sorted where PyTorch writes its backward: mat2, self; but mat1, mat2, self.
+        # PyTorch writes a product's backward by its inputs' names, sorted: mat2 and self; but mat1, mat2 and self.
         for place in reversed(places) if operation.matmul_flops and len(places) == 2 else places:
             made, edge = operation.input_gradients[place], operation.edges[place]
             if made is None or edge is None:

@@ -5,18 +5,22 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from flops_bytes.plan.assumptions import usual_context
+from flops_bytes.plan.assumptions import CompleteQuestion, complete_question, usual_context
 from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
+from flops_bytes.plan.fleet import settled
+from flops_bytes.plan.meters import judge_meters, read_meters
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
 __all__ = ["plan", "plan_exactly"]
 MODELS = ("model", "config", "shape")  # the ways to say one
 
 
-def plan(**asked: Any) -> dict[str, Any]:
+def plan(*, meters: bool = True, **asked: Any) -> dict[str, Any]:
     """What training or serving takes: options of the command line (gpu_memory for --gpu-memory) in, numbers out.
 
     What is not given is chosen for the model and the cards (flops_bytes.plan.assumptions), and stands under `assumed`.
+    With `meters` a training's step goes through a simulated allocator, which takes a part of a second: what will be
+    allocated, reserved, and shown by nvidia-smi, and whether the run lives.
     Raises ValueError with a sentence that names the option and the mend.
     """
     from flops_bytes.plan import parallel, rl, stacks
@@ -32,7 +36,8 @@ def plan(**asked: Any) -> dict[str, Any]:
     if is_rl:
         return with_verdict(rl.plan_grpo(stacks.read_model, **stored(told)), told)
     if not parallel.is_asked(told):
-        return stacks.plan_model(**told)
+        answer = stacks.plan_model(**told)
+        return with_meters(told, answer) if meters else answer
     assumed = {} if "context" in told else {"context": context_of_layout(told)}
 
     def plan_one(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +45,23 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     answer = plan_one(assumed | told)
     return answer | {"assumed": assumed, "remedies": remedies(assumed | told, answer, plan_one)}
+
+
+def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer with what three meters will show; None where a step's bytes are not derived, or nothing is trained."""
+    if answer.get("peaks_at") is None:
+        return answer | {"meters": None}
+    question = settled_question(told, answer)
+    found = read_meters(question.a, question.model, answer["gpu_bytes"])
+    return answer | {"meters": found} | judge_meters(answer, found)
+
+
+def settled_question(told: Mapping[str, Any], answer: Mapping[str, Any]) -> CompleteQuestion:
+    """The question that an answer is of, of which nothing is left open."""
+    from flops_bytes.plan import stacks
+
+    asked = settled(told, answer)
+    return complete_question(stored(asked), asked, stacks.read_model)
 
 
 def plan_exactly(**asked: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import Any
 
 from flops_bytes.model.shapes import abbreviated
-from flops_bytes.plan import parallel, plan, rl, step_time, stored
+from flops_bytes.plan import parallel, plan, rl, settled_question, step_time, stored
 from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
@@ -103,13 +103,11 @@ def with_config(asked: Mapping[str, Any]) -> dict[str, Any]:
 def write_step(path: str, asked: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Writes the step that was planned as a memory snapshot. Raises ValueError for what is no step of one GPU."""
     from flops_bytes.memory.simulated import write_snapshot
-    from flops_bytes.plan import stacks
     from flops_bytes.plan.snapshot import planned_changes
 
     if "ladder" not in found:
         raise ValueError("--snapshot: it shows a training step of one GPU; leave out the options of a layout or a task")
-    settled_question = settled(asked, found)
-    question = complete_question(stored(settled_question), settled_question, stacks.read_model)
+    question = settled_question(asked, found)
     write_snapshot(path, planned_changes(question.a, question.model), f"flops-bytes plan {in_words(asked)}")
 
 

@@ -2,16 +2,22 @@
 
 # --8<-- [start:meters]
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.memory.allocator import Settings, downwards, upwards
 from flops_bytes.memory.first_steps import MIB, Replay, Run, Sharding, Steps, replay, written
 from flops_bytes.memory.step import moment_of
+from flops_bytes.model.shapes import quoted
 from flops_bytes.parallel.sharding import gathered_width
+from flops_bytes.plan.evidence import MISSES, ON_PAPER
 from flops_bytes.plan.model import Model
+from flops_bytes.plan.outside import lines_outside, outside_bytes
 from flops_bytes.plan.software import Moments, gathers_weights, is_deepspeed
 from flops_bytes.plan.training import bytes_by_moment, model_family, recipe_name, step_config, trained_recipe
 
+LIVES, RETRIES, DIES = "lives", "retries", "dies"
 STATE = ("weights", "adapters", "master", "optimizer")
 # What a formula may be off a moment that is gone through, before it counts as something that has no place there.
 NEAR_BYTES = 4 * MIB
@@ -35,16 +41,16 @@ def run_of(a: Mapping[str, Any], model: Model, lengths: Sequence[Sequence[int]],
         share_width=trained_recipe(a).gradients,
     )
     return Run(
-        model.stack,
-        model_family(a, model),
-        config,
-        {line: at_update.get(line, 0) for line in STATE},
-        at_update["temporaries"],
-        lengths,
-        a["base"],
-        sharding,
-        at_update.get("reduced", 0) if a["gpus"] > 1 and zero == 0 else 0,
-        workspace_bytes(a["gpu"]),
+        stack=model.stack,
+        family=model_family(a, model),
+        config=config,
+        state={line: at_update.get(line, 0) for line in STATE},
+        update_bytes=at_update["temporaries"],
+        lengths=lengths,
+        base=a["base"],
+        sharding=sharding,
+        bucket_bytes=at_update.get("reduced", 0) if a["gpus"] > 1 and zero == 0 else 0,
+        workspace_bytes=workspace_bytes(a["gpu"]),
     )
 
 
@@ -66,10 +72,28 @@ def with_beside(run: Run, moments: Moments) -> Steps:
         return steps
     constant = min(beside.values())
     return written(
-        run._replace(
-            constant_bytes=constant, beside={moment: size - constant for moment, size in beside.items()}
-        )
+        run._replace(constant_bytes=constant, beside={moment: size - constant for moment, size in beside.items()})
     )
+
+
+# --8<-- [end:meters]
+
+
+# --8<-- [start:lengths]
+DRAWS, DRAWN_BATCHES = 5, 40  # so many runs are drawn, each of so many micro-batches
+MULTIPLIER, INCREMENT, MODULUS = 6364136223846793005, 1442695040888963407, 2**64  # Knuth's MMIX
+
+
+class Chance:
+    """Numbers that are as if drawn, the same in Python and in JavaScript."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    def below(self, limit: int) -> int:
+        """A whole number from 0 on."""
+        self.state = (self.state * MULTIPLIER + INCREMENT) % MODULUS
+        return self.state * limit // MODULUS
 
 
 def fixed_lengths(a: Mapping[str, Any]) -> list[list[int]]:
@@ -77,4 +101,163 @@ def fixed_lengths(a: Mapping[str, Any]) -> list[list[int]]:
     return [[a["context"]] * min(a["accumulation"], 2)] * 2
 
 
-# --8<-- [end:meters]
+def drawn_lengths(a: Mapping[str, Any], lengths: Sequence[int], seed: int) -> list[list[int]]:
+    """Steps of micro-batches, each as long as the longest of its sequences, which are cut at the context."""
+    chance, turns = Chance(seed), min(a["accumulation"], DRAWN_BATCHES // 2)
+
+    def longest() -> int:
+        drawn: list[int] = [lengths[chance.below(len(lengths))] for _ in range(a["micro_batch"])]
+        return min(int(a["context"]), max(drawn))
+
+    return [[longest() for _ in range(turns)] for _ in range(DRAWN_BATCHES // turns)]
+
+
+# --8<-- [end:lengths]
+
+
+# --8<-- [start:answer]
+def read_lengths(text: str | None) -> list[int]:
+    """The lengths of sequences: none where all are one; a range; or those of a file, a number each line. Raises
+    ValueError with the mend."""
+    if text is None or text == "packed":
+        return []
+    low, dash, high = text.partition("-")
+    if dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high):
+        return list(range(int(low), int(high) + 1))
+    mend = "say packed, a range such as 64-2048, or a file with a number of tokens in each line"
+    try:
+        held = Path(text).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise ValueError(f"--lengths: {quoted(text)} is no range, and no file that can be read; {mend}") from None
+    lines = held.split()
+    for place, line in enumerate(lines):
+        if not line.isdigit() or not 0 < int(line) < 2**40:
+            raise ValueError(f"--lengths: {text}, number {place + 1}: {quoted(line)} is no number of tokens; {mend}")
+    if not lines:
+        raise ValueError(f"--lengths: {text} is empty; {mend}")
+    return [int(line) for line in lines]
+
+
+def read_settings(text: str | None) -> Settings:
+    """PYTORCH_ALLOC_CONF, as far as the allocator here knows it. Raises ValueError with the mend."""
+    told: dict[str, Any] = {}
+    for part in text.split(",") if text else []:
+        name, _, value = part.strip().partition(":")
+        if name == "expandable_segments" and value.lower() in ("true", "false"):
+            told["expandable_segments"] = value.lower() == "true"
+        elif name == "max_split_size_mb" and value.isdigit():
+            told["max_split_size_bytes"] = MIB * int(value)
+        elif name == "roundup_power2_divisions" and value.isdigit():
+            told["roundup_power2_divisions"] = int(value)
+        else:
+            known = "expandable_segments:True, max_split_size_mb:128, roundup_power2_divisions:4"
+            raise ValueError(f"--alloc-conf: {quoted(part)} is not known; give some of {known}")
+    try:
+        return Settings(**told)
+    except ValueError as error:
+        raise ValueError(f"--alloc-conf: {error}") from None
+
+
+class Reading(NamedTuple):
+    """What an allocator of so many bytes does with a run."""
+
+    allocated_bytes: int
+    reserved_bytes: tuple[int, int]  # between which it lies
+    lives: str  # LIVES, RETRIES or DIES
+    retries: int  # of the last step, or of all where they differ: how often it gives back all that lies free
+    death: Mapping[str, Any] | None  # where it dies: what was asked for, when, and what was there
+
+
+def read_steps(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading:
+    """The steps through the allocator in four ways, of which nobody can know which it will be: with each segment below
+    those before or above them, with cuBLAS's workspaces or without."""
+    ways = [(place, has_workspaces) for place in (downwards, upwards) for has_workspaces in (True, False)]
+    found = [replay(steps, settings, None, place(), has_workspaces) for place, has_workspaces in ways]
+    allocated, reserved = found[0].allocated_bytes, [each.reserved_bytes for each in found]
+    if max(reserved) <= capacity_bytes:
+        return Reading(allocated, (min(reserved), max(reserved)), LIVES, 0, None)
+    found = [replay(steps, settings, capacity_bytes, place(), has_workspaces) for place, has_workspaces in ways]
+    alive = [each for each in found if each.died_at < 0]
+    if not alive:
+        return Reading(allocated, (min(reserved), max(reserved)), DIES, 0, death_of(steps, found[0]))
+    reserved, retries = [each.reserved_bytes for each in alive], max([each.retries for each in alive])
+    lives = RETRIES if retries or len(alive) < len(found) else LIVES
+    return Reading(allocated, (min(reserved), max(reserved)), lives, retries, None)
+
+
+def death_of(steps: Steps, found: Replay) -> dict[str, Any]:
+    storage, nbytes, _ = steps.changes[found.died_at]
+    part = [told for start, told in steps.parts if start <= found.died_at][-1]
+    return {
+        "asked_bytes": nbytes,
+        "line": steps.lines[storage],
+        "at": part,
+        "allocated_bytes": found.allocated_bytes,
+        "unallocated_bytes": found.reserved_bytes - found.allocated_bytes,
+    }
+
+
+def one_way(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading:
+    """The steps through the allocator in the likeliest way."""
+    found = replay(steps, settings, capacity_bytes)
+    lives = DIES if found.died_at >= 0 else RETRIES if found.retries else LIVES
+    death = death_of(steps, found) if lives == DIES else None
+    return Reading(found.allocated_bytes, (found.reserved_bytes, found.reserved_bytes), lives, found.retries, death)
+
+
+def worst_of(readings: Sequence[Reading]) -> Reading:
+    """Of several runs the lowest and the highest, and the one that lives worst."""
+    order = (LIVES, RETRIES, DIES)
+    worst = max(readings, key=lambda each: (order.index(each.lives), each.retries))
+    return worst._replace(
+        allocated_bytes=max([each.allocated_bytes for each in readings]),
+        reserved_bytes=(
+            min([each.reserved_bytes[0] for each in readings]),
+            max([each.reserved_bytes[1] for each in readings]),
+        ),
+    )
+
+
+def runs_of(a: Mapping[str, Any], model: Model) -> list[Steps]:
+    """The runs that are asked for: one, or, where sequences have many lengths, several that are drawn."""
+    moments = bytes_by_moment({**a, "allowance": 0}, model)
+    lengths = read_lengths(a["lengths"])
+    if not lengths:
+        return [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
+    drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(DRAWS)]
+    return [run._replace(ends=[]) for run in drawn]
+
+
+def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[str, Any]:
+    """What three meters will show of a step of a GPU that has so many bytes, and whether the run lives there.
+
+    Raises ValueError as the planner does, and for a kind whose steps are not derived.
+    """
+    settings, outside = read_settings(a["alloc_conf"]), outside_bytes(a)
+    capacity_bytes = int(card_bytes) - outside
+    runs = runs_of(a, model)
+    in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do
+    found = worst_of([in_ways(run, settings, capacity_bytes) for run in runs])
+    low, high = found.reserved_bytes
+    draws = len(runs) if len(runs) > 1 else 0
+    answer = found._asdict() | {
+        "draws": draws,
+        "smi_bytes": (low + outside, high + outside),
+        "outside": lines_outside(a),
+    }
+    if settings.expandable_segments or settings.max_split_size_bytes:
+        return answer | {"expandable": None}
+    growing = replace(settings, expandable_segments=True)
+    mended = worst_of([one_way(run, growing, capacity_bytes) for run in runs])
+    return answer | {"expandable": {"reserved_bytes": mended.reserved_bytes[1], "lives": mended.lives}}
+
+
+def judge_meters(answer: Mapping[str, Any], meters: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict of an answer, once the run has been through the allocator: what dies there does not fit, and what
+    lives by asking again fits on paper."""
+    if meters["lives"] == DIES:
+        return {"verdict": MISSES, "fits": False}
+    return {"verdict": ON_PAPER} if meters["lives"] == RETRIES and answer["fits"] else {}
+
+
+# --8<-- [end:answer]

@@ -16,7 +16,6 @@ from flops_bytes.model.tokens import BYTES_A_TOKEN, text_tokens
 from flops_bytes.parallel.sharding import ring_rate
 from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refuse_contradictions
 from flops_bytes.time.gpus import (
-    BESIDE_TENSORS_BYTES,
     GPUS,
     LINK_EFFICIENCY,
     LINKS,
@@ -167,8 +166,14 @@ OPTIONS = {
         "CPUOffloadPolicy, or DeepSpeed's offload_param",
     ),
     "allowance": Option(
-        "bytes", BESIDE_TENSORS_BYTES, "beside tensors: CUDA context, libraries, the allocator's gaps; 1GB if not given"
+        "bytes",
+        None,
+        "beside what PyTorch reserves: context, kernels, NCCL; if not given, as others' readings say",
     ),
+    "lengths": Option(
+        "text", None, "of sequences, cut at the context: packed, a range such as 64-2048, or a file of them, one a line"
+    ),
+    "alloc_conf": Option("text", None, "PYTORCH_ALLOC_CONF, such as expandable_segments:True"),
     "tokens": Option("count", None, "to train on, such as 15T, 15,000,000,000 or 15万亿; here 128k is 128,000"),
     "text": Option("bytes", None, "instead: bytes of text to train on, such as 60TB"),
     "language": Option(tuple(BYTES_A_TOKEN[256]), "en", "of the text"),

@@ -46,6 +46,7 @@ from flops_bytes.plan.options import (
     read_options,
     row_name,
 )
+from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import steps_like
 from flops_bytes.plan.training import card_format, cost, why_not_derived
 from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS
@@ -327,7 +328,7 @@ def bytes_of_ranks(
             a["gradient_width"],
             a["frees"],
         )
-        yield lines | {"allowance": a["allowance"]}
+        yield lines | {"allowance": outside_bytes(a, layout.tensor, layout.pipeline, layout.expert)}
 
 
 def evaluate_layout(question: LayoutQuestion, layout: Layout, checkpointing: str) -> LayoutCosts:

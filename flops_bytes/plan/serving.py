@@ -21,6 +21,7 @@ from flops_bytes.model.stack import (
 from flops_bytes.plan.evidence import verdict
 from flops_bytes.plan.model import Model, parameter_totals
 from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu
+from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.serve.inference import Server, bits_per_weight, largest
 
 WEIGHT_BITS = {"16bit": 16.0, "8bit": 8.0, "4bit": bits_per_weight(4, group=32, group_bits=16)}
@@ -111,9 +112,10 @@ def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
         itemsize,
         end_bits=16,
     )
+    allowance = outside_bytes(a)
     kept_free_bytes = gpu.memory_bytes - int(gpu.memory_bytes * a["gpu_memory_utilization"])
     activation_bytes = forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), gpus)
-    room_bytes = gpu.memory_bytes - kept_free_bytes - a["allowance"] - activation_bytes  # of one GPU
+    room_bytes = gpu.memory_bytes - kept_free_bytes - allowance - activation_bytes  # of one GPU
     latency_seconds, prompt = a["latency"] / 1_000 if a["latency"] else None, a["prompt"] or context
     most_users = count_users(shared_stack, gpus * room_bytes, server, context, latency_seconds, prompt)
     users = a["users"] or max(most_users["users"], 1)
@@ -122,7 +124,7 @@ def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
         "weights": int(weights_bytes(shared_stack, server.weight_bits, server.end_bits) / gpus),
         "cache": users * cache_bytes(shared_stack, context, itemsize) // gpus,
         "activations": activation_bytes,
-        "allowance": a["allowance"],
+        "allowance": allowance,
         "kept_free": kept_free_bytes,
     }
     needs_bytes, tokens_per_second = sum(lines.values()), users / each_seconds

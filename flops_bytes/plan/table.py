@@ -102,6 +102,7 @@ def brief(answer: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from bars(answer)
     yield ""
+    yield from meters_brief(answer)
     yield from (serving_brief if "users" in answer else time_brief)(answer)
     yield from alternatives(answer)
 
@@ -153,6 +154,57 @@ def bars(answer: dict[str, Any]) -> Iterator[str]:
         rows.append(("others", sum(others)))
     for line, size in rows:
         yield f"  {line:16}{short_gib(size):>11}  {'#' * round(BAR_WIDTH * size / bar_bytes)}".rstrip()
+
+
+def meters_brief(answer: dict[str, Any]) -> Iterator[str]:
+    """What three meters will show, and what becomes of a run that does not simply live."""
+    meters = answer.get("meters")
+    if meters is None:
+        return
+    reserved, smi = (range_text(*meters[name]) for name in ("reserved_bytes", "smi_bytes"))
+    allocated = short_gib(meters["allocated_bytes"])
+    yield f"The card will show: allocated {allocated}, reserved {reserved}, nvidia-smi {smi}."
+    if meters["draws"]:
+        yield f"Between these in {meters['draws']} drawn runs: it hangs on which length follows which."
+    if meters["lives"] == "retries":
+        often = f"{meters['retries']} time{'s' if meters['retries'] > 1 else ''}"
+        where = "in such a run" if meters["draws"] else "a step"
+        yield f"It may live, but PyTorch gives back what lies free and asks again, {often} {where}."
+    if death := meters["death"]:
+        yield f"It dies: {death_text(death)}."
+    growing = meters["expandable"]
+    if growing and meters["lives"] != "lives":
+        helps = {"lives": "it would live without", "retries": "it would live so too", "dies": "it would die too"}
+        yield f"With expandable_segments {helps[growing['lives']]}."
+
+
+def range_text(low: float, high: float) -> str:
+    """Between which it lies, where the two differ as they are written."""
+    low_text, high_text = short_gib(low), short_gib(high)
+    return high_text if low_text == high_text else f"{low_text[:-4]} to {high_text}"
+
+
+def death_text(death: dict[str, Any]) -> str:
+    """Where a run finds no block."""
+    allocated, free = (short_gib(death[f"{name}_bytes"]) for name in ("allocated", "unallocated"))
+    there = f"{allocated} allocated and {free} free in pieces"
+    return f"{death['at']} asks for {gib(death['asked_bytes'])} of {death['line']} beside {there}"
+
+
+def meter_lines(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The same, line by line, with what each part outside of PyTorch rests on."""
+    meters = answer.get("meters")
+    if meters is None:
+        return
+    yield "allocated", gib(meters["allocated_bytes"])
+    yield "reserved", " to ".join(map(gib, sorted({*meters["reserved_bytes"]})))
+    for line in meters["outside"]:
+        assumed = f", taken from {line['assumed_of']}" if line["assumed_of"] else ""
+        sizes = " to ".join(map(gib, sorted({*line["bytes"]})))
+        yield f"  {line['line'].replace('_', ' ')}", f"{sizes}: {line['source']}{assumed}"
+    yield "nvidia-smi", " to ".join(map(gib, sorted({*meters["smi_bytes"]})))
+    if (growing := meters["expandable"]) and growing["lives"] != "dies":
+        yield "with expandable segments", f"reserved {gib(growing['reserved_bytes'])}"
 
 
 def time_brief(answer: dict[str, Any]) -> Iterator[str]:
@@ -227,6 +279,7 @@ def training_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from memory_lines(
         answer, f"a GPU, at {answer['peaks_at']}" if is_derived else "a GPU, at least, without activations"
     )
+    yield from meter_lines(answer)
     if paged := answer["paged_bytes"]:
         yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
     yield from host_lines(answer["host_bytes"])

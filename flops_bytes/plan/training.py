@@ -34,6 +34,7 @@ from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_
 from flops_bytes.plan.evidence import WITH_ROOM, judge_fit, verdict
 from flops_bytes.plan.model import Model, parameter_totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
+from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import BATCHES, steps_like
 from flops_bytes.plan.software import (
     Moments,
@@ -155,7 +156,8 @@ def bytes_by_moment(a: Options, model: Model, logits_to_keep: int = 0) -> Moment
         moments["update"]["temporaries"] = max(matrix_bytes, moments["update"]["temporaries"])
     if a["offload"] != "no":
         moments = with_offload(a, stack, trained, moments)
-    return {moment: lines | {"allowance": a["allowance"]} for moment, lines in moments.items()}
+    allowance = outside_bytes(a)
+    return {moment: lines | {"allowance": allowance} for moment, lines in moments.items()}
 
 
 def limits_without_activations(a: Options, stack: Stack) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def state_bytes_of_stage(a: Options, stack: Stack, zero: int) -> dict[str, int]:
     whole_bytes = state_bytes(sum(parameters(stack).values()), RECIPES[recipe_name(a)])
     first_stage = {"optimizer": 1, "master": 1, "gradients": 2, "weights": 3}
     shares = {part: -(-size // a["gpus"]) if zero >= first_stage[part] else size for part, size in whole_bytes.items()}
-    return shares | {"allowance": a["allowance"]}
+    return shares | {"allowance": outside_bytes(a)}
 
 
 # --8<-- [end:memory]

@@ -1,0 +1,50 @@
+"""What a GPU's memory holds beside PyTorch's tensors, for a question: its context, kernels, and NCCL's buffers."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from flops_bytes.memory.outside import SOURCES, Outside, outside_lines
+from flops_bytes.plan.options import row_name
+from flops_bytes.time.gpus import TPUS
+
+
+# --8<-- [start:outside]
+@cache
+def of_card(
+    gpu: str, gpus: int, node_gpus: int, network_cards: int, tensor: int, pipeline: int, expert: int
+) -> list[Outside]:
+    return outside_lines(gpu, gpus, node_gpus, tensor, pipeline, expert, network_cards)
+
+
+def asked_lines(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> list[Outside]:
+    """Of training or serving as it is asked for; of a card of which only numbers are said, as of any; of a TPU none."""
+    if a["gpu"] in TPUS:
+        return []
+    gpu = row_name(a["gpu"]) if a["gpu"] else ""
+    return of_card(gpu, a["gpus"], a["node_gpus"], a["network_cards"] or 0, tensor, pipeline, expert)
+
+
+def outside_bytes(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> int:
+    """All of it: as much as was asked for, else the middle of what the lines say."""
+    if a["allowance"] is not None:
+        return int(a["allowance"])
+    return sum([line.low_bytes + line.high_bytes for line in asked_lines(a, tensor, pipeline, expert)]) // 2
+
+
+def lines_outside(a: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same line by line, with what each rests on."""
+    if a["allowance"] is not None:
+        return [{"line": "allowance", "bytes": (a["allowance"], a["allowance"]), "source": "asked", "assumed_of": ""}]
+    return [
+        {
+            "line": line.name,
+            "bytes": (line.low_bytes, line.high_bytes),
+            "source": SOURCES[line.source],
+            "assumed_of": line.assumed_of,
+        }
+        for line in asked_lines(a)
+    ]
+
+
+# --8<-- [end:outside]
