@@ -5,8 +5,8 @@
 
 from typing import NamedTuple
 
+from flops_bytes.memory.outside import middle_bytes, outside_lines
 from flops_bytes.time.gpus import (
-    BESIDE_TENSORS_BYTES,
     BESIDE_TENSORS_SHARE,
     GPUS,
     LINKS,
@@ -24,7 +24,8 @@ assert len(GPUS) == NUM_ROWS, "the table has grown: read this page again"
 NAME, N, D, MFU = "RTX 4090", 1.2e9, 1e9, 0.4  # parameters, tokens, and an assumed share of the peak
 CARD = GPUS[NAME]
 
-room_bytes = capacity_bytes(NAME, CARD) - BESIDE_TENSORS_BYTES  # for tensors
+outside_bytes = middle_bytes(outside_lines(NAME, gpus=1, node_gpus=1))  # CUDA context, kernels
+room_bytes = capacity_bytes(NAME, CARD) - outside_bytes  # for PyTorch's tensors
 state_bytes = {"all_bf16": 8 * N, "fp32": 16 * N}  # weights, gradients, AdamW
 train_hours = 6 * N * D / (CARD.peak_flop_per_second["bfloat16"] * MFU) / 3600
 ridge_flops_a_byte = CARD.peak_flop_per_second["bfloat16"] / CARD.bandwidth_bytes_per_second
@@ -109,9 +110,9 @@ least_beside_bytes, most_beside_bytes = min(beside_tensors_bytes.values()), max(
 least_beside_share, most_beside_share = min(beside_tensors_share.values()), max(beside_tensors_share.values())
 median_beside_bytes = sorted(beside_tensors_bytes.values())[len(FULL_CARDS) // 2]
 num_full_cards = len(FULL_CARDS)
-planned_beside_bytes, tight_share = BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE  # as the planner has it
+tight_share = BESIDE_TENSORS_SHARE
 assert all(tensors > 0.8 * card for card, held, tensors in FULL_CARDS.values())
-assert median_beside_bytes < planned_beside_bytes and most_beside_share < tight_share
+assert outside_bytes < median_beside_bytes and most_beside_share < tight_share
 
 
 h100 = PEAK_TERAFLOPS["H100 SXM"]

@@ -44,7 +44,7 @@ from flops_bytes.serve.inference import (
     tokens_that_fit,
     users_within,
 )
-from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
+from flops_bytes.time.gpus import GPUS, capacity_bytes
 
 # --8<-- [end:setup]
 
@@ -398,7 +398,7 @@ eagle_ratio = {drafted: rate / PLAIN for drafted, rate in EAGLE.items()}
 
 
 # --8<-- [start:plan]
-RESERVED_BYTES = BESIDE_TENSORS_BYTES  # the CUDA context, workspaces
+RESERVED_BYTES = 10**9  # the CUDA context, kernels, activations
 ENGINE_SHARE = 0.9  # of a card, as vLLM took by default for years
 room = ENGINE_SHARE * capacity_bytes("H100 SXM", GPUS["H100 SXM"]) - RESERVED_BYTES
 answer = plan_serving(LLAMA_3_8B, room, H100, 8_192, 0.020)  # tokens of a user, seconds a token

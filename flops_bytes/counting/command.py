@@ -26,7 +26,6 @@ from flops_bytes.memory.simulated import path_of_rank
 from flops_bytes.plan.fleet import USUAL_NODE_GPUS
 from flops_bytes.plan.options import read_gpu
 from flops_bytes.plan.table import gib
-from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES
 
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 SCHEMA = Path(__file__).with_name("schema.json")
@@ -37,8 +36,8 @@ SCHEMA = Path(__file__).with_name("schema.json")
 def on_card(found: Counted, answer: Fit, gpu: str, tokens: str | None) -> Iterator[tuple[str, str]]:
     """Whether it fits, and how long it takes."""
     verdict = "fits, {} left" if answer.fits else "does not fit, {} are missing"
-    beside = f"with {sized(BESIDE_TENSORS_BYTES)} beside tensors it {verdict.format(gib(abs(answer.left_bytes)))}"
-    yield gpu, f"{sized(answer.card_bytes)}; {beside}"
+    outside = f"with {sized(answer.outside_bytes)} outside PyTorch it {verdict.format(gib(abs(answer.left_bytes)))}"
+    yield gpu, f"{sized(answer.card_bytes)}; {outside}"
     if answer.tight:
         yield "  but only just", f"beside tensors, a process can hold up to {sized(answer.beside_bytes)}"
     for mfu, seconds in answer.step_seconds.items():
@@ -173,7 +172,10 @@ def main(arguments: list[str]) -> int:
                 found = count_ranks(run, asked.world, asked.ranks, node=asked.node, **options)
             else:
                 found = {0: count(run, **options)}
-        answers = {rank: fit(each, asked.gpu, asked.tokens, **card) if gpu else None for rank, each in found.items()}
+        several = {"gpus": asked.world, "node_gpus": asked.node} if asked.world else {}
+        answers = {
+            rank: fit(each, asked.gpu, asked.tokens, **card, **several) if gpu else None for rank, each in found.items()
+        }
         alike = {} if asked.ranks or not asked.world else alike_ranks(asked.world, list(found))
         shown = list(tell(asked, found, alike, gpu, answers))
     except (Uncountable, ValueError) as error:

@@ -38,8 +38,9 @@ from flops_bytes.counting.counted import Counted, changes, summed
 from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable, line_of
 from flops_bytes.memory.simulated import writable, write_snapshot
 from flops_bytes.plan.options import read_gpu, read_options
+from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
-from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE, Gpu
+from flops_bytes.time.gpus import BESIDE_TENSORS_SHARE, Gpu
 
 TOLD_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 CALLS = 64  # of a function, at most, until a second step is whole
@@ -196,7 +197,8 @@ class Fit(NamedTuple):
     left_bytes: int
     fits: bool
     tight: bool
-    beside_bytes: int  # that a process can hold beside tensors, at most
+    outside_bytes: int  # of its context, kernels and NCCL's buffers
+    beside_bytes: int  # that a process can hold beside tensors, at most: these, and gaps between tensors
     days: dict[float, float]  # by MFU; of the tokens that were asked for
     step_seconds: dict[float, float]
 
@@ -212,21 +214,22 @@ def peak_of(gpu: Gpu, dtype: str) -> float | None:
     return peaks.get("float32" if dtype == "tf32" and dtype not in peaks else dtype)
 
 
-def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str | None) -> Fit:
-    """As the planner has it: what lies beside tensors may take a gigabyte, or up to a tenth of the card.
+def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str | int | None) -> Fit:
+    """As the planner has it: beside the step lies what is outside PyTorch's allocator, by source.
 
-    In place of a row of the table of peaks, `card` is gpu_memory="80GB" and gpu_peak="989T".
+    In place of a row of the table of peaks, `card` is gpu_memory="80GB" and gpu_peak="989T"; of several GPUs, which
+    NCCL joins, it says gpus=64 too, and node_gpus where a node has not eight.
     """
     asked = asked_of(gpu=gpu, tokens=tokens, **card)
-    row = read_gpu(asked)
-    left = int(row.memory_bytes) - found.peak_bytes - BESIDE_TENSORS_BYTES
-    beside = max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
+    row, outside = read_gpu(asked), outside_bytes(asked)
+    left = int(row.memory_bytes) - found.peak_bytes - outside
+    beside = max(outside, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
     peak = peak_of(row, found.flops_dtype)
     seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in (STEP_MFU, RUN_MFU)} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
-    tight = 0 <= left < beside - BESIDE_TENSORS_BYTES
-    return Fit(int(row.memory_bytes), left, left >= 0, tight, beside, days, seconds)
+    tight = 0 <= left < beside - outside
+    return Fit(int(row.memory_bytes), left, left >= 0, tight, outside, beside, days, seconds)
 
 
 # --8<-- [end:fit]

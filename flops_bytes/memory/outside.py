@@ -6,6 +6,7 @@ CUDA loads kernels when they are first called, since 11.7; before, all of PyTorc
 (pytorch/pytorch, issue 107667, 28 August 2023).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flops_bytes.memory.allocator import MIB, up
@@ -297,3 +298,8 @@ def outside_lines(
     nvidia-smi shows beside the reserved bytes. `network_cards` of a node: 0 is one for each GPU."""
     lines = [context_line(gpu), kernels_line(gpu)]
     return lines + nccl_lines(gpu, gpus, node_gpus, tensor, pipeline, expert, network_cards)
+
+
+def middle_bytes(lines: Sequence[Outside]) -> int:
+    """Of all lines, halfway between the sum of the lows and that of the highs."""
+    return sum([line.low_bytes + line.high_bytes for line in lines]) // 2

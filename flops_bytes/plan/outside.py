@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from flops_bytes.memory.outside import SOURCES, Outside, outside_lines
+from flops_bytes.memory.outside import SOURCES, Outside, middle_bytes, outside_lines
 from flops_bytes.plan.options import row_name
 from flops_bytes.time.gpus import TPUS
 
@@ -29,7 +29,7 @@ def outside_bytes(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expe
     """All of it: as much as was asked for, else the middle of what the lines say."""
     if a["allowance"] is not None:
         return int(a["allowance"])
-    return sum([line.low_bytes + line.high_bytes for line in asked_lines(a, tensor, pipeline, expert)]) // 2
+    return middle_bytes(asked_lines(a, tensor, pipeline, expert))
 
 
 def lines_outside(a: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -193,12 +193,9 @@ def capacity_bytes(name: str, gpu: Gpu) -> int:
 
 
 # --8<-- [start:beside]
-# What a process holds beside its tensors: a CUDA context and what libraries take, NCCL's buffers, and memory that
-# PyTorch's allocator has reserved and cannot use. In 13 messages of full cards (snippets/hardware.py) that is 0.41 to
-# 5.81 GiB, in half of them less than 0.9, and 1 to 10 % of the card. Of this a context takes 0.3 GB (pytorch/pytorch,
-# issue 107667), NCCL 0.53 to 0.67 GiB for each group of GPUs (on A100s, NVIDIA/nccl, issue 964).
-BESIDE_TENSORS_BYTES = 10**9
-BESIDE_TENSORS_SHARE = 0.1  # of a card, at most
+# What a process holds beside its tensors: what flops_bytes.memory.outside counts, and memory that PyTorch's allocator
+# has reserved and cannot use. In 13 messages of full cards (snippets/hardware.py) that is 1 to 10 % of the card.
+BESIDE_TENSORS_SHARE = 0.1  # at most
 # --8<-- [end:beside]
 
 

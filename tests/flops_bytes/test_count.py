@@ -725,7 +725,7 @@ def step():
 def test_a_step_on_a_card(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(LINEAR)
     assert main([f"{path}:step", "--gpu", "H100 SXM"]) == 0
-    assert "fits, 78.17 GiB left" in (told := capsys.readouterr().out)
+    assert "fits, 78.43 GiB left" in (told := capsys.readouterr().out)
     assert "train.py:7" in told
     assert main([f"{path}:step", "--gpu-memory", "9MB", "--gpu-peak", "1T"]) == 3
     told = capsys.readouterr().out

@@ -17,15 +17,7 @@ from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.step import decoder_moments
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.evidence import EVIDENCE
-from flops_bytes.time.gpus import (
-    BESIDE_TENSORS_BYTES,
-    BESIDE_TENSORS_SHARE,
-    GPUS,
-    REPORTED,
-    THIRD_PARTY,
-    TPUS,
-    capacity_bytes,
-)
+from flops_bytes.time.gpus import BESIDE_TENSORS_SHARE, GPUS, REPORTED, THIRD_PARTY, TPUS, capacity_bytes
 from tests.conftest import ROOT
 from tests.flops_bytes import test_peak_lines as lines
 
@@ -82,7 +74,7 @@ def test_labels_mislead_both_ways() -> None:
 def test_what_lies_beside_tensors_is_what_messages_of_full_cards_show() -> None:
     beside = HARDWARE["beside_tensors_bytes"].values()
     shares = HARDWARE["beside_tensors_share"].values()
-    assert len(beside) == 13 and statistics.median(beside) == pytest.approx(BESIDE_TENSORS_BYTES, rel=0.15)
+    assert len(beside) == 13 and HARDWARE["outside_bytes"] < statistics.median(beside) < 10**9
     assert 0.005 < min(shares) < 0.01 and 0.9 * BESIDE_TENSORS_SHARE < max(shares) <= BESIDE_TENSORS_SHARE
 
 
@@ -186,7 +178,8 @@ def test_cards_without_bfloat16_are_planned_with_float16() -> None:
 def test_qlora_computes_in_float16_where_there_is_no_bfloat16() -> None:
     found = plan(**COLAB)
     assert found["fits"] and (found["recipe_format"], found["matmul_format"]) == ("bfloat16", "float16")
-    assert found["memory_bytes"] == plan(**(COLAB | {"gpu": "L4"}))["memory_bytes"]
+    own = plan(**COLAB, allowance="1GB")["memory_bytes"]
+    assert own == plan(**(COLAB | {"gpu": "L4"}), allowance="1GB")["memory_bytes"]
     for change in ({"lora": None, "base": None, "recipe": "bf16"}, {"recipe": "autocast"}):
         with pytest.raises(ValueError, match="--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or"):
             plan(**(COLAB | change))
