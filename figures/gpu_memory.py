@@ -12,6 +12,7 @@ from ledger.units import format_value
 WIDTH = 640
 COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 MIB, GIB = 2**20, 2**30
+STACKED = ("weights", "optimizer", "gradients", "activations", "logits")
 
 
 def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -75,21 +76,32 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
-def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Bytes in use over a training step of GPT-2, stacked by kind; where phases end, and what the peak is made of."""
-    kinds = values["gpu_memory.gpt2_timeline_bytes"] or {}
-    pieces = values["gpu_memory.GPT2_BINS"] or {}
-    order = ("weights", "optimizer", "gradients", "activations")
+def gpt2_steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Bytes in use over two training steps of GPT-2, stacked by kind, and what is reserved for them as a line."""
+    kinds = values["gpu_memory.gpt2_steps_bytes"] or {}
     axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
-    parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in order}
-    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1, colours=[HELD[kind] for kind in order])
+    parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in STACKED}
+    places = range(len(kinds.get("reserved", [])))
+    axes.stack(places, parts, width=1, colours=[HELD[kind] for kind in STACKED])
     if kinds:
-        forward, backward = pieces["forward"], pieces["forward"] + pieces["backward"]
-        axes.axvline(forward - 0.5, labels["forward"], labels["backward"])
-        axes.axvline(backward - 0.5, "", labels["update"])
-        peak = max(range(len(tops)), key=tops.__getitem__)
-        axes.annotate(labels["logits"], peak + 0.5, tops[peak], dy=12)
+        axes.plot([*places], [size / GIB for size in kinds["reserved"]], "ink", label=labels["reserved"])
+        axes.axvline(len(places) / 2 - 0.5, labels["first"], labels["second"])
     return str(axes)
+
+
+def outside(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each card what lies outside PyTorch's allocator, line by line, from the least to the most."""
+    found = values["gpu_memory.outside_bytes"] or {}
+    lines = ("context", "kernels", "nccl_data")
+    rows = [[labels["card"], *(labels[line] for line in lines)]]
+    for card in (name for name in labels if name in found):
+        cells = []
+        for line in lines:
+            low, high = found[card][line]
+            ends = [f"{{{{ gpu_memory.outside_bytes.{card}.{line}.{end} }}}}" for end in (0, 1)]
+            cells.append(ends[0] if low == high else f"{ends[0]} {labels['to']} {ends[1]}")
+        rows.append([labels[card], *cells])
+    return rows
 
 
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

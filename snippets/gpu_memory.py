@@ -4,7 +4,6 @@
 # ///
 """What tensors take on a GPU: requested, allocated, reserved, and over a step."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from flops_bytes.counting.counter import prepare
 from flops_bytes.lessons.measure import divide, get_device, get_memory_usage
-from flops_bytes.lessons.models import GPT2_SMALL, loss
 from flops_bytes.lessons.trace import Trace
-from flops_bytes.memory import formulas as memory
+from flops_bytes.memory.outside import outside_lines
+from flops_bytes.plan import plan, settled_question
+from flops_bytes.plan.meters import runs_of
 from flops_bytes.time.gpus import GPUS, REPORTED, THIRD_PARTY
 
 MIB = 2**20
@@ -292,78 +291,107 @@ in_use_blocks = [[(b.size, b.requested > 0) for b in row] for row in card.segmen
 assert fragmented_unused_bytes > NEXT_BYTES and len(card.segments) == 2
 
 
-GPT2_BATCH, GPT2_CONTEXT = 8, 1024
-Stack = dict[str, int]  # bytes in use, by kind
+# --8<-- [start:meters]
+RUN: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090", "micro_batch": 8, "context": 1024}
+RUN |= {"trained": "all", "recipe": "autocast", "checkpointing": "none"}
+
+meters = plan(**RUN)["meters"]
+print(f"allocated   {meters['allocated_bytes'] / 2**30:6.2f} GiB")
+for meter in ("reserved", "smi"):
+    low, high = meters[f"{meter}_bytes"]
+    print(f"{meter:12}{low / 2**30:6.2f} to {high / 2**30:.2f} GiB")
+# --8<-- [end:meters]
 
 
-def trace_gpt2() -> tuple[list[Stack], dict[str, int]]:
-    """The bytes in use after each change in a step of GPT-2 small, and where its phases end."""
-    model, weights, optimizer = prepare(GPT2_SMALL, "bf16", True, "none")
-    tokens = torch.zeros(GPT2_BATCH, GPT2_CONTEXT, dtype=torch.int64, device="meta")
-    arrived: Counter[int] = Counter()  # bytes of gradients, by the number of changes so far
-    ends: dict[str, int] = {}
-
-    def arrive(weight: Tensor) -> None:
-        arrived[len(trace.changes)] += get_memory_usage(weight)
-
-    with Trace() as trace:
-        for weight in weights:
-            weight.register_post_accumulate_grad_hook(arrive)
-        error = loss(model, tokens, tokens)
-        ends["forward"] = len(trace.changes)
-        error.backward()
-        ends["backward"] = len(trace.changes)
-        optimizer.step()
-        ends["update"] = len(trace.changes)
-        optimizer.zero_grad()
-        ends["zero_grad"] = len(trace.changes)
-
-    size = sum(map(get_memory_usage, weights))
-    held = {"weights": size, "optimizer": 2 * size, "gradients": 0, "activations": 0}
-    stacks = [dict(held)]
-    for n, (_, change) in enumerate(trace.changes, start=1):
-        held["activations" if n <= ends["update"] else "gradients"] += change
-        held["activations"] -= arrived[n]  # a gradient, once it belongs to its weight
-        held["gradients"] += arrived[n]
-        stacks.append(dict(held))
-    return stacks, ends
+# --8<-- [start:first_steps]
+Change = tuple[int, int]  # a storage, and the bytes that it takes or, negative, gives back
 
 
-GPT2_BINS = {"forward": 16, "backward": 32, "update": 9, "zero_grad": 3}
-stacks, gpt2_ends = trace_gpt2()
+def follow(changes: Iterable[Change]) -> tuple[Allocator, list[dict[str, int]]]:
+    """An allocator through which all of them went, and its counts after each."""
+    allocator, held, counts = Allocator(), dict[int, Block](), []
+    for storage, change in changes:
+        if change > 0:
+            held[storage] = allocator.malloc(change)
+        else:
+            allocator.free(held.pop(storage))
+        counts.append(allocator.counts())
+    return allocator, counts
 
 
-def at_most(stacks: list[Stack]) -> Stack:
-    """The stack with the most bytes in all."""
-    return max(stacks, key=lambda stack: sum(stack.values()))
+question = settled_question(RUN, plan(**RUN))
+(steps,) = runs_of(question.a, question.model)  # loads the model, and takes two steps
+changes_of_run = [(storage, change) for storage, change, _stream in steps.changes]
+_, counts = follow(changes_of_run)
+peak = max(range(len(counts)), key=lambda n: counts[n]["allocated_bytes"])
+at_peak, _ = follow(changes_of_run[: peak + 1])
+
+for segment in at_peak.segments:
+    size, free = sum(block.size for block in segment), [block.size for block in segment if not block.requested]
+    if sum(free) > 10 * MIB:
+        print(f"of {size // MIB:5} MiB {sum(free) // MIB:5} are free, at most {max(free) // MIB:5} in one piece")
+# --8<-- [end:first_steps]
+assert counts[peak]["reserved_bytes"] == meters["reserved_bytes"][0] == meters["reserved_bytes"][1]
+assert abs(counts[peak]["allocated_bytes"] / meters["allocated_bytes"] - 1) < 0.001
 
 
-highest: list[Stack] = []  # of each piece of a phase
-for (start, end), pieces in zip(pairwise([0, *gpt2_ends.values()]), GPT2_BINS.values(), strict=True):
-    cuts = [start + n * (end - start) // pieces for n in range(pieces + 1)]
-    highest += [at_most(stacks[a + 1 : b + 1]) for a, b in pairwise(cuts)]
-gpt2_timeline_bytes = {kind: [stack[kind] for stack in highest] for kind in stacks[0]}
-gpt2_at_bytes = {
-    "start": stacks[0],
-    "forward": stacks[gpt2_ends["forward"]],
-    "peak": at_most(stacks),
-    "backward": stacks[gpt2_ends["backward"]],
-    "update": at_most(stacks[gpt2_ends["backward"] : gpt2_ends["update"]]),
-    "end": stacks[-1],
+GPT2_BATCH, GPT2_CONTEXT = RUN["micro_batch"], RUN["context"]
+starts = {part: start for start, part in steps.parts}
+first, second = starts["step 1, forward, embedding"], starts["step 2, forward, embedding"]
+step_counts = {"first": counts[first:second], "second": counts[second:]}
+peaks_bytes = {
+    step: {count: max(each[f"{count}_bytes"] for each in of_step) for count in ("allocated", "reserved")}
+    for step, of_step in step_counts.items()
 }
-gpt2_total_bytes = {moment: sum(stack.values()) for moment, stack in gpt2_at_bytes.items()}
-for moment, total in gpt2_total_bytes.items():
-    print(f"{moment:9}{total / 2**30:6.2f} GiB")
+growth_bytes = {count: peaks_bytes["second"][count] - peaks_bytes["first"][count] for count in peaks_bytes["first"]}
+between_bytes = counts[second - 1]["allocated_bytes"]
+forward_bytes = counts[starts["step 2, backward, loss"] - 1]["allocated_bytes"]
+logits_gradient_bytes = steps.changes[peak][1]  # what is asked for at the peak
+unused_bytes = {"pieces": 0, "whole": 0}
+for segment in at_peak.segments:
+    free = [block.size for block in segment if not block.requested]
+    unused_bytes["whole" if len(free) == len(segment) else "pieces"] += sum(free)
+broken = max(at_peak.segments, key=lambda segment: sum(block.size for block in segment if not block.requested))
+broken_bytes = {
+    "segment": sum(block.size for block in broken),
+    "used": sum(block.size for block in broken if block.requested),
+    "largest": max(block.size for block in broken if not block.requested),
+}
+moments_first = sorted(steps.changes, key=lambda change: steps.lines[change[0]] != "optimizer")
+resumed_bytes = follow((storage, change) for storage, change, _ in moments_first)[0].peaks["reserved_bytes"]
+assert broken_bytes["segment"] >= logits_gradient_bytes > broken_bytes["largest"]
+assert unused_bytes["whole"] == 0 and growth_bytes["reserved"] > 1.5 * growth_bytes["allocated"] > 0
+
+GPT2_PIECES = 60  # of a step, in the figure
+KIND_OF = {"weights": "weights", "optimizer": "optimizer", "gradients": "gradients", "logits": "logits"}
 
 
-def peak_above_state() -> int:
-    """What the page on activations adds up: kept, the logits' two gradients, the loss."""
-    kept = memory.activation_bytes(GPT2_SMALL, GPT2_CONTEXT, GPT2_BATCH, 2, fused=True)
-    logits = memory.logits_bytes(GPT2_SMALL, GPT2_BATCH * GPT2_CONTEXT)
-    return sum(kept.values()) + logits["their_gradient"] + logits["logits_gradient"] + 4
+def draw_steps() -> dict[str, list[int]]:
+    """Bytes in use by kind, where they are most in each piece of a step, and the most that is reserved in it."""
+    held = dict.fromkeys([*KIND_OF.values(), "activations"], 0)
+    stacks = []
+    for storage, change, _ in steps.changes:
+        held[KIND_OF.get(steps.lines[storage], "activations")] += change
+        stacks.append(dict(held))
+    pieces: dict[str, list[int]] = {kind: [] for kind in [*held, "reserved"]}
+    for start, end in ((first, second), (second, len(stacks))):
+        cuts = [start + n * (end - start) // GPT2_PIECES for n in range(GPT2_PIECES + 1)]
+        for a, b in pairwise(cuts):
+            highest = max(stacks[a:b], key=lambda stack: sum(stack.values()))
+            for kind, size in highest.items():
+                pieces[kind].append(size)
+            pieces["reserved"].append(max(each["reserved_bytes"] for each in counts[a:b]))
+    return pieces
 
 
-assert gpt2_total_bytes["peak"] == gpt2_total_bytes["start"] + peak_above_state()
+gpt2_steps_bytes = draw_steps()
+
+
+OUTSIDE_CARDS = {"t4": "T4", "rtx_4090": "RTX 4090", "a100_80": "A100 80GB SXM", "h100": "H100 SXM"}
+outside_bytes = {
+    card: {line.name: [line.low_bytes, line.high_bytes] for line in outside_lines(row, gpus=8, node_gpus=8)}
+    for card, row in OUTSIDE_CARDS.items()
+}
 
 
 # --8<-- [start:step]
@@ -425,19 +453,7 @@ assert counted_bytes == levels(change for _, change in changes)  # each as predi
 assert step_trace.peak_bytes == peak_bytes
 
 
-def replay(changes: Iterable[tuple[int, int]]) -> dict[str, int]:
-    """The peaks of the three counts when these changes reach an empty allocator."""
-    allocator = Allocator()
-    held: dict[int, Block] = {}
-    for storage, change in changes:
-        if change > 0:
-            held[storage] = allocator.malloc(change)
-        else:
-            allocator.free(held.pop(storage))
-    return allocator.peaks
-
-
-step_peaks = replay(step_trace.changes)
+step_peaks = follow(step_trace.changes)[0].peaks
 for name, peak in step_peaks.items():
     print(f"{name:16}{peak // MIB:4} MiB")
 

@@ -98,6 +98,9 @@ def eager_mask(tape: Tape, family: ModelFamily, config: StepConfig) -> Tensor:
     return tape.bind(tape.tensor(shape, config.number_bytes, Storage(mask_bytes(family, config))))
 
 
+# --8<-- [end:forward]
+
+
 # --8<-- [start:pass]
 class Part(NamedTuple):
     """What is gone through from a change on."""
