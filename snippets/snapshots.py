@@ -12,10 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import fill
+from typing import Any
 
 import torch
 
 from flops_bytes.memory.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool, Settings, reserved
+from flops_bytes.plan import plan
 from flops_bytes.tools.snapshot import (
     BEFORE,
     INFINITE,
@@ -231,6 +233,31 @@ lineless_bytes = sum(row["size"] for row in late["by_line"] if row["line"] == BE
 late_peak_bytes = late["peak_allocated"]["size"]
 print(f"{lineless_bytes / 2**30:.2f} of {late_peak_bytes / 2**30:.2f} GiB were there {BEFORE}")
 # --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+RUN: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090", "micro_batch": 8, "context": 1024}
+RUN |= {"trained": "all", "recipe": "autocast", "checkpointing": "none"}
+of_lengths = {"packed": plan(**RUN)["meters"], "many": plan(**RUN, lengths="64-1024")["meters"]}
+for lengths, meters in of_lengths.items():
+    low, high = (size / 2**30 for size in meters["reserved_bytes"])
+    growing = meters["expandable"]["reserved_bytes"] / 2**30
+    print(
+        f"{lengths}: {meters['allocated_bytes'] / 2**30:.1f} GiB allocated, {low:.1f} to {high:.1f} reserved,", end=" "
+    )
+    print(f"with segments that grow {growing:.1f}; it {meters['lives']}")
+# --8<-- [end:exercise_4]
+reserved_by_lengths_bytes = {
+    lengths: {
+        "least": meters["reserved_bytes"][0],
+        "most": meters["reserved_bytes"][1],
+        "growing": meters["expandable"]["reserved_bytes"],
+    }
+    for lengths, meters in of_lengths.items()
+}
+num_drawn = of_lengths["many"]["draws"]
+assert of_lengths["many"]["allocated_bytes"] < 1.01 * of_lengths["packed"]["allocated_bytes"]
+assert [meters["lives"] for meters in of_lengths.values()] == ["lives", "retries"]
 
 
 histories = {path.name.split(".")[0]: read_histories(path) for path in sorted(FOLDER.glob("*.json.gz"))}
