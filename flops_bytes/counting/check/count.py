@@ -23,7 +23,18 @@ from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalL
 
 from flops_bytes.counting.card import cross_entropy
 from flops_bytes.counting.counter import on_cuda
-from flops_bytes.lessons.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, fused, loss
+from flops_bytes.lessons.models import (
+    GPT2,
+    Llama,
+    NormOnMeta,
+    RMSNorm,
+    again,
+    chunked_backward,
+    eager,
+    flash,
+    fused,
+    loss,
+)
 from flops_bytes.lessons.trace import Trace, made_inside
 from flops_bytes.memory.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
 from flops_bytes.model.shapes import Decoder

@@ -40,7 +40,7 @@ CONFIGS = (  # which transformers' modules run
     *("qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b"),
 )
 NAMED = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-3.2-1b", "llama-3-8b", "mistral-7b")  # which both do
-MOST_LAYERS, MOST_TOKENS, MOST_SCORES = 16, 2**14, 2**11  # of a model, a micro-batch, and a context with scores
+MOST_LAYERS, MOST_TOKENS, MOST_SCORES = 32, 2**14, 2**11  # of a model, a micro-batch, and a context with scores
 LOSSES = ("plain", "logits-held", "float32-held", "shifted", "as-logits", "chunked")
 MICRO_BATCHES = (12, 24)  # the fewest and the most, where lengths differ
 
@@ -56,12 +56,12 @@ def draw_model(chance: random.Random) -> tuple[dict[str, Any], int]:
     """One of transformers' configurations, or a shape for either's modules; and its learned positions, if any."""
     if chance.random() < 0.5:
         config = PRESETS[chance.choice(CONFIGS)].config
-        layers = chance.randint(2, min(MOST_LAYERS, config["num_hidden_layers"]))
+        layers = min(between(chance, 2, MOST_LAYERS), config["num_hidden_layers"])
         return {"config": {**config, "num_hidden_layers": layers}, "layers": "composed"}, 0
     name = chance.choice(NAMED)
-    shape, layers = SHAPES[name], chance.randint(2, MOST_LAYERS)
-    whole = shape.layers <= MOST_LAYERS and chance.random() < 0.5
-    model = {"model": name} if whole else {"shape": written(replace(shape, layers=layers))}
+    shape, layers = SHAPES[name], between(chance, 2, MOST_LAYERS)
+    whole = shape.layers <= MOST_LAYERS // 2 and chance.random() < 0.5
+    model = {"model": name} if whole else {"shape": written(replace(shape, layers=min(layers, shape.layers)))}
     return model | {"layers": chance.choice(("fused", "fused", "composed"))}, shape.positions
 
 
