@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -129,6 +130,8 @@ def refuse(asked: dict[str, Any], shape: Decoder) -> None:
     if asked["layers"] == "fused" and has_dropout(asked, shape):
         raise Uncountable("this book's modules have no dropout")
     if asked["lora"]:
+        if not find_spec("peft"):
+            raise Uncountable("adapters need peft; install it")
         if shape.positions:
             raise Uncountable("GPT-2 makes queries, keys and values with one matrix")
         if asked["checkpointing"] == "per-op":
@@ -167,7 +170,8 @@ def train(asked: dict[str, Any], shape: Decoder, lengths: list[int]) -> Iterator
     weights = [weight for weight in made.model.parameters() if weight.requires_grad]
     has_masters = asked["recipe"] == "bf16-master" and not asked["lora"]
     masters = [weight.detach().float() for weight in weights] if has_masters else weights
-    optimizer = torch.optim.AdamW(masters, **{asked["update"]: True})
+    is_fused = asked["update"] == "fused"
+    optimizer = torch.optim.AdamW(masters, fused=is_fused, foreach=not is_fused)
     for first in range(0, len(lengths), asked["accumulation"]):
         for length in lengths[first : first + asked["accumulation"]]:
             go(made, words(asked, shape, length), words(asked, shape, length), asked)
@@ -193,6 +197,8 @@ def run(question: Question, capacity: int | None = None) -> dict[str, Any]:
         plan_exactly(**{"gpu": "H100 SXM"} | question.asked)
     except (Uncountable, ValueError) as refusal:
         return {"refused": str(refusal)}
+    if not torch.cuda.is_available():
+        return {"refused": "this machine has no CUDA device"}
     if capacity:
         torch.cuda.set_per_process_memory_fraction(capacity / torch.cuda.get_device_properties(0).total_memory)
     after, told = list[int](), {}
