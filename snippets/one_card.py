@@ -27,15 +27,21 @@ step = {"gpu": "RTX 4090", "context": 2_048, "checkpointing": "full"}
 for model in ("qwen3-4b", "qwen3-8b", "qwen3-14b"):
     for method in ("all", "lora", "qlora-double"):
         answer = plan(model=model, trained=method, **step)
-        needs_gib = answer["memory_bytes"]["total"] / 2**30
-        print(f"{model:10} {method:12} {needs_gib:6.1f} GiB  {answer['verdict']}")
+        needs_gib, shown_gib = answer["memory_bytes"]["total"] / 2**30, answer["meters"]["smi_bytes"][1] / 2**30
+        print(f"{model:10} {method:12} {needs_gib:6.1f} GiB, nvidia-smi {shown_gib:6.1f}  {answer['verdict']}")
 # --8<-- [end:first]
 del step
 
 
-def ask(**fields: Any) -> dict[str, Any]:
+def ask(meters: bool = False, **fields: Any) -> dict[str, Any]:
     """What the planner's form answers: the names are those of its fields."""
-    return plan(**fields | {"gpu": None if fields["gpu"] == "other" else fields["gpu"]})
+    return plan(meters=meters, **fields | {"gpu": None if fields["gpu"] == "other" else fields["gpu"]})
+
+
+def judge(**fields: Any) -> dict[str, Any]:
+    """The same and, where tensors fit, what the allocator makes of them."""
+    answer = ask(**fields)
+    return ask(meters=True, **fields) if answer["fits"] else answer
 
 
 CONTEXT = 2_048
@@ -64,7 +70,7 @@ needs: dict[str, dict[str, Any]] = {}
 for model in MODELS:
     row = needs[model.replace(".", "_")] = {}
     for name, options in METHODS.items():
-        answer = ask(model=model, **CARDS[24], **STEP, **options)
+        answer = judge(model=model, **CARDS[24], **STEP, **options)
         row[name] = {
             "needs_bytes": answer["memory_bytes"]["total"],
             "mark": MARKS[answer["verdict"]],
@@ -76,6 +82,8 @@ lines_bytes = {
     for name in ("full_amp", "lora", "qlora")
 }
 lora_lines_bytes = lines_bytes["lora"]
+lora_meters = judge(model="qwen3-8b", **CARDS[24], **STEP, **METHODS["lora"])["meters"]
+assert abs(lora_meters["allocated_bytes"] + lora_lines_bytes["allowance"] - lora_lines_bytes["total"]) < 2**26
 RTX_4090_BYTES = capacity_bytes("RTX 4090", GPUS["RTX 4090"])
 roomy_bytes = {method: RTX_4090_BYTES / times for method, times in ROOM.items()}
 
@@ -100,6 +108,15 @@ for name, (model, method) in ROWS.items():
         longest[name][f"{loss}_{gigabytes}"] = ask(**question)["longest_context"]
     print(f"{name:14}", *(f"{tokens:8,}" for tokens in longest[name].values()))
 plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
+AT_LIMIT: dict[str, Any] = {"model": "qwen3-8b", **CARDS[24], "checkpointing": "full", **METHODS["qlora"]}
+at_limit = plan(**AT_LIMIT, context=plain)["meters"]
+plain_limit_bytes = at_limit["reserved_bytes"][0]  # without a limit
+assert at_limit["lives"] == "dies" and plain_limit_bytes > RTX_4090_BYTES
+SHORTER = 1_024
+assert (
+    judge(model="qwen3-32b", **CARDS[24], **STEP | {"context": SHORTER}, **METHODS["qlora"])["meters"]["lives"]
+    == "lives"
+)
 longer_ratio = fused / plain
 _fused_bytes = ask(model="qwen3-8b", **CARDS[24], **STEP, trained="lora", loss="fused")["memory_bytes"]
 fused_14b_bytes = ask(model="qwen3-14b", **CARDS[24], **STEP, trained="qlora-double", loss="fused")["memory_bytes"][
@@ -144,7 +161,7 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
     before = None
     for name, change in changes.items():
         question = question | change
-        answer = ask(**question)
+        answer = judge(**question)
         total = answer["memory_bytes"]["total"]
         found[name] = {
             "needs_bytes": total,
@@ -193,7 +210,7 @@ for source in ("torchtune", "fsdp-qlora"):
     for reading in read_source(FOLDER / f"{source}.toml")[1]:
         card = reading.settings.get("gpu", "")
         if reading.kind == "rate" and card in reached and not missing(reading):
-            answer = plan(**next(asked(reading.settings)))
+            answer = plan(meters=False, **next(asked(reading.settings)))
             at_the_peak = answer["tokens_per_second"] / answer["hfu"]
             tokens = reading.about.get("run_tokens")
             reached[card].append((tokens / reading.value if tokens else reading.value) / at_the_peak)
@@ -271,7 +288,7 @@ for name, size in logits_of_bytes.items():
 # --8<-- [start:exercise_3]
 adapter_bytes = {}
 for rank in (8, 16, 64, 256):
-    answer = plan(model="qwen3-8b", gpu="RTX 4090", context=2_048, checkpointing="full", lora=rank)
+    answer = plan(model="qwen3-8b", gpu="RTX 4090", context=2_048, checkpointing="full", lora=rank, meters=False)
     adapter_bytes[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
     print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {adapter_bytes[rank] / 2**30:5.2f} GiB")
 assert adapter_bytes[64] == 8 * adapter_bytes[8]

@@ -100,7 +100,6 @@ class Writer:
         self.peaks: dict[str, int] = {}
         self.moment = ""
         self.step = 0
-        self.passes: dict[StepConfig, Pass] = {}
         self.between: dict[bool, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
         self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
         self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
@@ -263,9 +262,7 @@ class Writer:
     def recorded(self, seq_len: int, accumulated: bool) -> Pass:
         run = self.run
         config = run.config._replace(seq_len=seq_len, accumulated=accumulated)
-        if config not in self.passes:
-            self.passes[config] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
-        return self.passes[config]
+        return record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
 
     def turn(self, part: Part, unit: str) -> str:
         """Another part begins: its unit."""

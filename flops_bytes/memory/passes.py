@@ -8,6 +8,7 @@ wants to know what follows what. Python alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from flops_bytes.memory.layers import ModelFamily
@@ -190,6 +191,7 @@ class PassTape(Tape):
         super().accumulate_into_leaf(leaf, gradient)
 
 
+@lru_cache(maxsize=8)
 def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inputs: bool = False) -> Pass:
     """All storages of a pass over so many sequences of one length; weights and the batch are not among them.
 

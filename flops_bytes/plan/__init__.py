@@ -8,7 +8,7 @@ from typing import Any
 from flops_bytes.plan.assumptions import CompleteQuestion, complete_question, usual_context
 from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
 from flops_bytes.plan.fleet import settled
-from flops_bytes.plan.meters import judge_meters, read_meters
+from flops_bytes.plan.meters import judge_meters, read_lengths, read_meters, read_settings
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
 __all__ = ["plan", "plan_exactly"]
@@ -26,6 +26,7 @@ def plan(*, meters: bool = True, **asked: Any) -> dict[str, Any]:
     from flops_bytes.plan import parallel, rl, stacks
 
     told = {name: value for name, value in asked.items() if value is not None}
+    check_allocator(told)
     if isinstance(told.get("config"), str):
         told = stacks.with_config_or_name(told)
     is_rl = rl.is_asked(told)
@@ -48,12 +49,18 @@ def plan(*, meters: bool = True, **asked: Any) -> dict[str, Any]:
 
 
 def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer with what three meters will show; None where a step's bytes are not derived, or nothing is trained."""
+    """An answer with what three meters will show, where a step's bytes are derived."""
     if answer.get("peaks_at") is None:
-        return answer | {"meters": None}
+        return answer
     question = settled_question(told, answer)
     found = read_meters(question.a, question.model, answer["gpu_bytes"])
     return answer | {"meters": found} | judge_meters(answer, found)
+
+
+def check_allocator(asked: Mapping[str, Any]) -> None:
+    """Raises ValueError for options that only the allocator's steps hang on, and that cannot be read."""
+    read_lengths(asked.get("lengths"))
+    read_settings(asked.get("alloc_conf"))
 
 
 def settled_question(told: Mapping[str, Any], answer: Mapping[str, Any]) -> CompleteQuestion:
@@ -71,6 +78,7 @@ def plan_exactly(**asked: Any) -> dict[str, Any]:
     """
     from flops_bytes.plan import stacks
 
+    check_allocator(asked)
     return stacks.plan_model_exactly(**asked)
 
 

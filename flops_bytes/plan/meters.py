@@ -67,7 +67,7 @@ def with_beside(run: Run, moments: Moments) -> Steps:
     asked: dict[str, int] = {}
     for place, lines in moments.items():
         asked[moment_of(place)] = max(asked.get(moment_of(place), 0), sum(lines.values()))
-    beside = {moment: max(0, size - steps.peaks.get(moment, 0)) for moment, size in asked.items()}
+    beside = {moment: max(0, size - steps.peaks[moment]) for moment, size in asked.items() if moment in steps.peaks}
     if max(beside.values()) <= NEAR_BYTES:
         return steps
     constant = min(beside.values())
@@ -116,10 +116,11 @@ def drawn_lengths(a: Mapping[str, Any], lengths: Sequence[int], seed: int) -> li
 
 
 # --8<-- [start:answer]
-def read_lengths(text: str | None) -> list[int]:
+def read_lengths(asked: str | None) -> list[int]:
     """The lengths of sequences: none where all are one; a range; or those of a file, a number each line. Raises
     ValueError with the mend."""
-    if text is None or text == "packed":
+    text = str(asked)
+    if asked is None or text == "packed":
         return []
     low, dash, high = text.partition("-")
     if dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high):
@@ -132,14 +133,15 @@ def read_lengths(text: str | None) -> list[int]:
     lines = held.split()
     for place, line in enumerate(lines):
         if not line.isdigit() or not 0 < int(line) < 2**40:
-            raise ValueError(f"--lengths: {text}, number {place + 1}: {quoted(line)} is no number of tokens; {mend}")
+            raise ValueError(f"--lengths: {quoted(text)}, number {place + 1}: {quoted(line)} is no number of tokens; {mend}")
     if not lines:
-        raise ValueError(f"--lengths: {text} is empty; {mend}")
+        raise ValueError(f"--lengths: {quoted(text)} is empty; {mend}")
     return [int(line) for line in lines]
 
 
-def read_settings(text: str | None) -> Settings:
+def read_settings(conf: str | None) -> Settings:
     """PYTORCH_ALLOC_CONF, as far as the allocator here knows it. Raises ValueError with the mend."""
+    text = None if conf is None else str(conf)
     told: dict[str, Any] = {}
     for part in text.split(",") if text else []:
         name, _, value = part.strip().partition(":")

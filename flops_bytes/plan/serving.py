@@ -150,6 +150,7 @@ def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
+        "meters": None,
         "in_time": not latency_seconds or each_seconds <= latency_seconds,
         "latency_seconds": latency_seconds,
         "token_bytes": cache_bytes(shared_stack, context, itemsize) - cache_bytes(shared_stack, context - 1, itemsize),

@@ -782,6 +782,7 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
             "headroom_bytes": gpu.memory_bytes - needs_bytes,
+            "meters": None,  # which flops_bytes.plan.meters reads of a simulated run
             "flops_a_token": flops_by_pairs,
             "step_tokens": step_tokens,
             "accumulation": a["accumulation"],

@@ -28,6 +28,7 @@ ROOMS = {  # by room, what needs torch there
         "step_trace",
         "check.count",
         "check.kinds",
+        "check.reserved",
         "check.scripts",
     ),
     "lessons": ("generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"),
@@ -38,6 +39,7 @@ NEED_TORCH = {f"flops_bytes.{room}.{name}" for room, names in ROOMS.items() for 
 OTHERS = {
     "flops_bytes.counting.check.count": {"transformers"},
     "flops_bytes.counting.check.kinds": {"transformers"},
+    "flops_bytes.counting.check.reserved": {"peft", "transformers"},
     "flops_bytes.counting.check.scripts": {"transformers", "torchtitan", "picotron", "nanochat"},
     "flops_bytes.counting.pytest_plugin": {"pytest"},
 }

@@ -23,7 +23,18 @@ from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalL
 
 from flops_bytes.counting.card import cross_entropy
 from flops_bytes.counting.counter import on_cuda
-from flops_bytes.lessons.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
+from flops_bytes.lessons.models import (
+    GPT2,
+    Llama,
+    NormOnMeta,
+    RMSNorm,
+    again,
+    chunked_backward,
+    eager,
+    flash,
+    fused,
+    loss,
+)
 from flops_bytes.lessons.trace import Trace, made_inside
 from flops_bytes.memory.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
 from flops_bytes.model.shapes import Decoder
@@ -375,14 +386,11 @@ def ours(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     same = shape.tied or not gpt2
     if not (plain and same and {gpt2} == {shape.biases, shape.norm_shift, not shape.gated}):
         raise Uncountable("this book has no module of that shape")
-    attend = (
-        partial(one_kernel, dropout=DROPOUT_SHARE * has_dropout(asked, shape))
-        if asked["attention"] == "fused"
-        else eager
-    )
+    kernel = fused if device == "cuda" else partial(one_kernel, dropout=DROPOUT_SHARE * has_dropout(asked, shape))
+    attend = kernel if asked["attention"] == "fused" else eager
     with torch.device(device):
         model = (GPT2 if gpt2 else Llama)(shape, again(attend) if asked["checkpointing"] == "selective" else attend)
-    if device != "meta":
+    if device == "cpu":
         for norm in (each for each in model.modules() if isinstance(each, RMSNorm)):
             norm.forward = norm_in_one.__get__(norm)  # type: ignore[method-assign]
     if asked["lora"]:
@@ -442,7 +450,7 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     if kind == "mixtral" and (asked["lora"] or asked["recipe"] in IN_FLOAT32):
         raise Uncountable("transformers' experts multiply in 16 bits alone, and have no matrix of their own")
     is_eager = asked["attention"] == "eager"
-    attention = "eager" if is_eager else "one_kernel"
+    attention = "eager" if is_eager else "sdpa" if device == "cuda" else "one_kernel"
     attention += "_again" if asked["checkpointing"] == "selective" else ""
     dtype = torch.float32 if asked["recipe"] in IN_FLOAT32 else BFLOAT16
     with torch.device(device):
@@ -459,8 +467,16 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
         multiply_in_few_bits(blocks, FORMATS[asked["matmuls"]])
     forget(asked, blocks)
 
+    their_own = written.create_causal_mask
+
     def masks(**told: Any) -> Tensor | None:
-        """One for all layers, as large as eager_mask()'s, which asks what a tensor on meta cannot answer."""
+        """One for all layers, as large as eager_mask()'s, which asks what a tensor on meta cannot answer.
+
+        On a card it is their own, to which no positions say that several texts lie in a row.
+        """
+        if device == "cuda":
+            own: Tensor | None = their_own(**told | {"position_ids": None})
+            return own
         sizes = asked["micro_batch"], 1, asked["context"], asked["context"]
         return torch.zeros(sizes, dtype=dtype, device=device) if is_eager else None
 
@@ -592,7 +608,7 @@ def in_autocast(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A part of the forward pass with a context of its own, since backward passes lie outside (PyTorch's advice)."""
 
     def cast(*inputs: Tensor) -> Tensor:
-        with torch.autocast("cpu", BFLOAT16):
+        with torch.autocast(inputs[0].device.type, BFLOAT16):
             return function(*inputs)
 
     return cast

@@ -44,7 +44,7 @@ NOT_COUNTED = {
     "a packed matrix here keeps what bitsandbytes' of today does": ("quantized_by", "reentrant"),
     "an adapter here multiplies what its matrix does, as it is": ("lora_inputs", "lora_dropout"),
     "this book's and transformers' modules make queries, keys and values apart": ("qkv_made",),
-    "a reserve beside the tensors": ("allowance",),
+    "what an allocator does with tensors, and what lies beside it": ("allowance", "lengths", "alloc_conf"),
     "a rank and a base by another name": ("trained",),
     "time, data and money, of which a step without data has none": (
         *("tokens", "text", "language", "bytes_a_token", "days", "mfu", "tokens_per_second", "step_seconds", "price"),

@@ -7,6 +7,7 @@ import runpy
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +18,14 @@ from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.step import decoder_moments
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.evidence import EVIDENCE
-from flops_bytes.time.gpus import BESIDE_TENSORS_SHARE, GPUS, REPORTED, THIRD_PARTY, TPUS, capacity_bytes
+from flops_bytes.time.gpus import (
+    BESIDE_TENSORS_SHARE,
+    GPUS,
+    REPORTED,
+    THIRD_PARTY,
+    TPUS,
+    capacity_bytes,
+)
 from tests.conftest import ROOT
 from tests.flops_bytes import test_peak_lines as lines
 
@@ -175,11 +183,15 @@ def test_cards_without_bfloat16_are_planned_with_float16() -> None:
     assert same[0]["memory_bytes"] == same[1]["memory_bytes"] and same[0]["step_seconds"] == same[1]["step_seconds"]
 
 
+def tensors(found: Mapping[str, Any]) -> dict[str, int]:
+    """The bytes of a GPU but for what lies outside of PyTorch, which differs between cards."""
+    return {line: size for line, size in found["memory_bytes"].items() if line not in ("allowance", "total")}
+
+
 def test_qlora_computes_in_float16_where_there_is_no_bfloat16() -> None:
     found = plan(**COLAB)
     assert found["fits"] and (found["recipe_format"], found["matmul_format"]) == ("bfloat16", "float16")
-    own = plan(**COLAB, allowance="1GB")["memory_bytes"]
-    assert own == plan(**(COLAB | {"gpu": "L4"}), allowance="1GB")["memory_bytes"]
+    assert tensors(found) == tensors(plan(**(COLAB | {"gpu": "L4"})))
     for change in ({"lora": None, "base": None, "recipe": "bf16"}, {"recipe": "autocast"}):
         with pytest.raises(ValueError, match="--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or"):
             plan(**(COLAB | change))
@@ -189,7 +201,7 @@ def test_sixteen_bits_beside_a_float32_master_are_those_of_the_card() -> None:
     """As DeepSpeed's and Megatron's fp16 on a V100: 2 + 2 + 4 + 8 bytes a parameter, the loss scaled."""
     asked: dict[str, Any] = {"model": "gpt2", "recipe": "bf16-master", "mfu": 0.4}
     old, new = (plan(**asked, gpu=card) for card in ("V100 32GB SXM", "A100 40GB SXM"))
-    assert old["memory_bytes"] == new["memory_bytes"]
+    assert tensors(old) == tensors(new)
     assert (old["recipe_format"], old["matmul_format"]) == ("bfloat16", "float16")
     model = old["flops_a_token"]["all"]["model"]
     assert old["tokens_per_second"] * model == pytest.approx(

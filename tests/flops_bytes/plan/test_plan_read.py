@@ -88,11 +88,11 @@ NAMES = {
 def test_a_model_is_known_by_its_names_elsewhere(written: str) -> None:
     name = NAMES[written]
     assert known(written) == name
-    asked = {"gpu": "H100 SXM", "context": 512}
-    found = plan(model=name, **asked)
+    asked: dict[str, Any] = {"gpu": "H100 SXM", "context": 512}
+    found = plan(meters=False, model=name, **asked)
     assert (
-        plan(model=written, **asked)
-        == plan(config=written, **asked)
+        plan(meters=False, model=written, **asked)
+        == plan(meters=False, config=written, **asked)
         == stacks.plan_model(model=written, **asked)
         == found
     )

@@ -28,7 +28,7 @@ from flops_bytes.plan.table import training_table
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL
 from tests.tables import BOOK
 
-EIGHT: dict[str, Any] = {"gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 4_096}
+EIGHT: dict[str, Any] = {"allowance": "1GB", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 4_096}
 SERVED: dict[str, Any] = {"task": "serve", "gpu": "H100 SXM", "gpus": 8, "context": 8_192}
 SCHEMA = json.loads(Path(options_module.__file__).with_name("schema.json").read_text(encoding="utf-8"))
 
@@ -278,7 +278,13 @@ def test_training_says_what_it_takes_at_least() -> None:
 
 
 def test_where_activations_are_not_derived_the_least_is_said() -> None:
-    asked = {"model": "kimi-linear-48b-a3b", "gpu": "H100 SXM", "gpus": 64, "zero": 3}
+    asked: dict[str, Any] = {
+        "model": "kimi-linear-48b-a3b",
+        "gpu": "H100 SXM",
+        "gpus": 64,
+        "zero": 3,
+        "allowance": "1GB",
+    }
     found, total = (
         plan_model_exactly(**asked),
         sum(parameters(read_stack(PRESETS["kimi-linear-48b-a3b"].config)).values()),
