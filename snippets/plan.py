@@ -23,8 +23,10 @@ def ask(**options: Any) -> SimpleNamespace:
 # --8<-- [start:in_python]
 answer = plan(model="llama-3-8b", gpu="H100 SXM", gpus=8)
 print(answer["verdict"], "·", answer["assumed"])
-for line, size in sorted(answer["memory_bytes"].items(), key=lambda each: -each[1])[:6]:
+for line, size in sorted(answer["memory_bytes"].items(), key=lambda each: -each[1])[:4]:
     print(f"{line:12}{size / 2**30:6.1f} GiB")
+for meter in ("reserved_bytes", "smi_bytes"):
+    print(meter, *(f"{size / 2**30:.1f} GiB" for size in answer["meters"][meter]))
 # --8<-- [end:in_python]
 del answer  # all of it would be in the record
 
@@ -65,7 +67,6 @@ eight_needs_bytes = {
 eight_has_bytes = int(kept.gpu_bytes)
 eight_room_ratio = again.room_ratio
 assert (again.verdict, kept.verdict) == ("fits with room", "fits on paper")
-allowance_bytes = kept.memory_bytes["allowance"]
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
 work = again.flops_a_token["all"]
 recomputing_costs_share = work["again"] / (work["device"] - work["again"])

@@ -178,8 +178,9 @@ EIGHT = {"gpus": 8, "gpu_memory": card_bytes, "gpu_peak": H100_PEAK, "zero": 3}
 STEP = {"trained": "all", "checkpointing": "full", "context": 8192}
 
 depth = 80  # as Llama 3 70B has it
-while not plan(shape=f"layers={depth} {WIDTHS}", **EIGHT, **STEP)["fits"]:
-    depth -= 1
+for meters in (False, True):  # first tensors alone, then what the allocator makes of them
+    while not plan(shape=f"layers={depth} {WIDTHS}", meters=meters, **EIGHT, **STEP)["fits"]:
+        depth -= 1
 SHAPE = f"layers={depth} {WIDTHS}"
 fitting_parameters = plan(shape=SHAPE, **EIGHT, **STEP)["parameters"]["total"]
 print(f"{depth} layers of 80, {fitting_parameters / 1e9:.1f}B parameters fit")
