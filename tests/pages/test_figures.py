@@ -535,29 +535,31 @@ def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
     assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
 
 
-def test_a_step_of_gpt2_is_stacked_by_kind_and_its_phases_end_where_they_do() -> None:
-    kinds = {"weights": [1, 1, 1, 1, 1], "optimizer": [2, 2, 2, 2, 2], "gradients": [0, 0, 1, 1, 0]}
-    stacked = {kind: [size * 2**30 for size in sizes] for kind, sizes in kinds.items()}
-    made: dict[str, Any] = {"gpt2_timeline_bytes": stacked | {"activations": [3 * 2**30, 4 * 2**30, 2**30, 0, 0]}}
-    made["GPT2_BINS"] = {"forward": 1, "backward": 2, "update": 1, "zero_grad": 1}
-    chart = Chart(gpu_memory.gpt2_timeline(Values({f"gpu_memory.{name}": made[name] for name in made}), Words()))
-    unit = (chart.place("0")[1] - chart.place("8")[1]) / 8
-    heights = {
-        kind: [(b - t) / unit for _, _, t, b in chart.bars(chart.colours[kind])] for kind in made["gpt2_timeline_bytes"]
-    }
-    assert heights["weights"] == pytest.approx([1] * 5, abs=0.02)
-    assert heights["optimizer"] == pytest.approx([2] * 5, abs=0.02)
-    assert heights["gradients"] == pytest.approx([1, 1], abs=0.02)
-    assert heights["activations"] == pytest.approx([3, 4, 1], abs=0.02)
-    above = chart.bars(chart.colours["activations"])
-    assert [b for *_, b in above[:2]] == pytest.approx([chart.place("0")[1] - 5 - 3 * unit] * 2, abs=0.1)
-    assert above[2][3] == pytest.approx(chart.place("0")[1] - 5 - 4 * unit, abs=0.1)  # on a gradient
-    ends = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
+def test_two_steps_of_gpt2_are_stacked_by_kind_below_what_is_reserved() -> None:
+    kinds = {"weights": [1, 1, 1, 1], "optimizer": [0, 2, 2, 2], "gradients": [0, 0, 0, 1]}
+    kinds |= {"activations": [3, 1, 3, 0], "logits": [2, 0, 2, 0], "reserved": [6, 6, 10, 10]}
+    made = {"gpt2_steps_bytes": {kind: [size * 2**30 for size in sizes] for kind, sizes in kinds.items()}}
+    chart = Chart(gpu_memory.gpt2_steps(Values({f"gpu_memory.{name}": made[name] for name in made}), Words()))
+    unit, floor = (chart.place("0")[1] - chart.place("10")[1]) / 10, chart.place("0")[1] - 5
+    for kind in ("weights", "optimizer", "gradients", "activations", "logits"):
+        heights = [(bottom - top) / unit for _, _, top, bottom in chart.bars(chart.colours[kind])]
+        assert heights == pytest.approx([size for size in kinds[kind] if size], abs=0.02), kind
+    assert chart.bars(chart.colours["logits"])[1][2] == pytest.approx(floor - 8 * unit, abs=0.1)  # on all others
+    lines = chart.lines("ink")
+    (reserved,) = [line for line in lines if len(line) == 4]
+    assert [(floor - y) / unit for _, y in reserved] == pytest.approx(kinds["reserved"], abs=0.02)
+    (between,) = [line[0][0] for line in lines if line[0][0] == line[1][0]]
     sides = [right for _, right, *_ in chart.bars(chart.colours["weights"])]
-    assert ends == pytest.approx([sides[0], sides[2]], abs=0.1)  # after one piece, and after three
-    assert chart.place("forward")[0] < ends[0] < chart.place("backward")[0] < ends[1] < chart.place("update")[0]
-    assert above[1][1] < chart.place("logits")[0] and above[1][2] < chart.place("logits")[1] < above[1][2] + 20
+    assert between == pytest.approx(sides[1], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))
+
+
+def test_what_lies_outside_is_from_the_least_to_the_most() -> None:
+    lines = {"context": [5, 7], "kernels": [3, 3], "nccl_data": [1, 9]}
+    rows = gpu_memory.outside(Values({"gpu_memory.outside_bytes": {"h100": lines}}), Words(h100="h100"))
+    quoted = "{{{{ gpu_memory.outside_bytes.h100.{} }}}}".format
+    context, nccl = (f"{quoted(line + '.0')} to {quoted(line + '.1')}" for line in ("context", "nccl_data"))
+    assert rows == [["card", "context", "kernels", "nccl_data"], ["h100", context, quoted("kernels.0"), nccl]]
 
 
 def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -> None:
