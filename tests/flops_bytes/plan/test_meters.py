@@ -37,16 +37,11 @@ def test_what_is_said_to_lie_outside_is_taken_instead() -> None:
     assert meters["smi_bytes"][0] - meters["reserved_bytes"][0] == 2 * 10**9
 
 
-def on_a_card_of(share: float) -> dict[str, Any]:
-    """A run of many lengths on a card that has so many times what it will show."""
-    asked = ASKED | {"lengths": "64-1024", "allowance": "1GB"}
-    shown = plan(**asked)["meters"]["smi_bytes"][1]
-    card = {"gpu": None, "gpu_memory": int(share * shown), "gpu_peak": "165T"}
-    return plan(**asked | card, checkpointing="none")
-
-
 def test_a_run_lives_or_asks_again_or_dies() -> None:
-    roomy, tight, small = on_a_card_of(1.5), on_a_card_of(0.9), on_a_card_of(0.3)
+    asked = ASKED | {"lengths": "64-1024", "allowance": "1GB", "checkpointing": "none"}
+    roomy = plan(**asked)
+    shown, other = roomy["meters"]["smi_bytes"][1], {"gpu": None, "gpu_peak": "165T"}
+    tight, small = (plan(**asked | other | {"gpu_memory": int(share * shown)}) for share in (0.9, 0.3))
     assert (roomy["meters"]["lives"], roomy["meters"]["retries"]) == ("lives", 0)
     assert tight["meters"]["lives"] == "retries" and tight["verdict"] == "fits on paper" and tight["fits"]
     assert tight["meters"]["reserved_bytes"][1] <= tight["gpu_bytes"] - 10**9
