@@ -110,8 +110,7 @@ def attend(
     small = query.dim() == 4 and widths[0] == widths[1] <= 256
     aligned = query.dim() == 4 and not any(width * query.element_size() % 16 for width in widths)
     narrow = is_narrow(query)
-    if enable_gqa and key.shape[1] != query.shape[1] and not (small and narrow and attn_mask is None):
-        key, value = (each.repeat_interleave(query.shape[1] // key.shape[1], 1) for each in (key, value))
+    shared = enable_gqa and key.shape[1] != query.shape[1]  # which but flash attention no kernel takes (sdp_utils.cpp)
     cuda = torch.backends.cuda
     keeps = any(each.requires_grad for each in (query, key, value)) and torch.is_grad_enabled()
     found: Tensor
@@ -119,7 +118,7 @@ def attend(
         found = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
         return found
     masked = attn_mask is not None and attn_mask.requires_grad
-    if aligned and query.dtype != torch.float64 and not masked and cuda.mem_efficient_sdp_enabled():
+    if aligned and not shared and query.dtype != torch.float64 and not masked and cuda.mem_efficient_sdp_enabled():
         if attn_mask is not None:
             if attn_mask.dtype == torch.bool:
                 attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
@@ -128,12 +127,14 @@ def attend(
             query, key, value, attn_mask, keeps, dropout_p, is_causal, scale=scale
         )[0]
         return found
-    if aligned and narrow and max(widths) <= 256 and not masked and cuda.cudnn_sdp_enabled():
+    if aligned and not shared and narrow and max(widths) <= 256 and not masked and cuda.cudnn_sdp_enabled():
         found = aten._scaled_dot_product_cudnn_attention(
             query, key, value, attn_mask, keeps, dropout_p, is_causal, False, scale=scale
         )[0]
         return found
-    found = aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
+    found = aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]
     return found
 
 

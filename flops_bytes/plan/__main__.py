@@ -14,6 +14,7 @@ from flops_bytes.model.shapes import abbreviated
 from flops_bytes.plan import parallel, plan, rl, settled_question, step_time, stored
 from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.fleet import settled
+from flops_bytes.plan.meters import most_that_lives
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
 
@@ -38,6 +39,18 @@ def rates_lines(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     question = complete_question(stored(asked), asked, stacks.read_model)
     shape = question.model.decoder
     return [] if shape is None else step_time.step_time_lines(question.a, shape)
+
+
+LIMITS = {"largest micro batch": "micro_batch", "longest context": "context"}  # lines of a table, and whose they are
+
+
+def living_lines(what: str, found: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of what fits on paper as much as lives when it has been through the allocator."""
+    name, on_paper = LIMITS.get(what, ""), found.get(what.replace(" ", "_"))
+    if name and on_paper and found["meters"] and on_paper < MOST_TRIED:
+        question = settled_question(asked, found)
+        lives = most_that_lives(question.a, question.model, name, on_paper, found["gpu_bytes"])
+        yield "  that lives", f"{lives:,}" if lives else "less than half of it"
 
 
 def preset_names() -> str:
@@ -67,6 +80,7 @@ def in_lines(message: str) -> str:
 
 
 MOST_BYTES = 2**24  # of a config.json
+MOST_TRIED = 2**24  # sequences or tokens with which a step goes through the allocator
 
 
 def load_or_parse_config(config: str) -> Mapping[str, Any]:
@@ -180,8 +194,9 @@ def answer_lines(found: dict[str, Any], asked: Mapping[str, Any], explain: bool)
         yield in_words(asked)
     for what, how_much in own(found):
         yield f"{what:32}{how_much}"
-        for line, seconds in rates_lines(asked) if what == "a step" and "ladder" in found else ():
-            yield f"{line:32}{seconds}"
+        beside = rates_lines(asked) if what == "a step" and "ladder" in found else living_lines(what, found, asked)
+        for line, more in beside:
+            yield f"{line:32}{more}"
 
 
 if __name__ == "__main__":

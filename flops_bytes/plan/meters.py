@@ -133,7 +133,9 @@ def read_lengths(asked: str | None) -> list[int]:
     lines = held.split()
     for place, line in enumerate(lines):
         if not line.isdigit() or not 0 < int(line) < 2**40:
-            raise ValueError(f"--lengths: {quoted(text)}, number {place + 1}: {quoted(line)} is no number of tokens; {mend}")
+            raise ValueError(
+                f"--lengths: {quoted(text)}, number {place + 1}: {quoted(line)} is no number of tokens; {mend}"
+            )
     if not lines:
         raise ValueError(f"--lengths: {quoted(text)} is empty; {mend}")
     return [int(line) for line in lines]
@@ -252,6 +254,23 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
     growing = replace(settings, expandable_segments=True)
     mended = worst_of([one_way(run, growing, capacity_bytes) for run in runs])
     return answer | {"expandable": {"reserved_bytes": mended.reserved_bytes[1], "lives": mended.lives}}
+
+
+STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on paper, at which the allocator is asked
+
+
+def most_that_lives(a: Mapping[str, Any], model: Model, name: str, on_paper: int, card_bytes: float) -> int:
+    """The most of an option, such as the context, with which the run lives: of what fits on paper, or somewhat less.
+    0 if none of these does. Reserved bytes do not grow evenly, so that some lengths below it may die."""
+    capacity_bytes, settings = int(card_bytes) - outside_bytes(a), read_settings(a["alloc_conf"])
+    for share in STEPS_DOWN:
+        number = int(share * on_paper)
+        if not number:
+            break
+        runs = runs_of({**a, name: number}, model)
+        if worst_of([one_way(run, settings, capacity_bytes) for run in runs]).lives != DIES:
+            return number
+    return 0
 
 
 def judge_meters(answer: Mapping[str, Any], meters: Mapping[str, Any]) -> dict[str, Any]:

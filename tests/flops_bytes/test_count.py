@@ -91,6 +91,19 @@ def test_attention_keeps_no_square(write: Write) -> None:
     assert counted(write(ATTENTION.format(options=", dropout_p=0.1"))).peak_bytes < 8 * q
 
 
+def test_keys_that_several_queries_share_keep_scores_in_float32(write: Write) -> None:
+    """No kernel but flash attention's takes them, and it takes 16 bits alone."""
+    text = """q = torch.randn(2, 8, 1024, 64, device="cuda", dtype=torch.{0}, requires_grad=True)
+k = torch.randn(2, 2, 1024, 64, device="cuda", dtype=torch.{0}, requires_grad=True)
+def step():
+    F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True).sum().backward()
+    q.grad = k.grad = None
+"""
+    scores = 2 * 8 * 1024 * 1024
+    assert counted(write(text.format("float32"))).peak_bytes > 4 * scores
+    assert counted(write(text.format("bfloat16"))).peak_bytes < scores
+
+
 def test_autocast_is_that_of_cuda(write: Write) -> None:
     text = """w = nn.Parameter(torch.randn(512, 512, device="cuda"))
 def step():

@@ -167,6 +167,7 @@ def words(asked: dict[str, Any], shape: Decoder, length: int) -> Tensor:
 def train(asked: dict[str, Any], shape: Decoder, lengths: list[int]) -> Iterator[int]:
     """Steps of a trainer; yields the bytes that are reserved after each."""
     made = make(asked, shape)
+    torch.cuda.empty_cache()  # a checkpoint's weights come one by one, and leave no holes
     weights = [weight for weight in made.model.parameters() if weight.requires_grad]
     has_masters = asked["recipe"] == "bf16-master" and not asked["lora"]
     masters = [weight.detach().float() for weight in weights] if has_masters else weights

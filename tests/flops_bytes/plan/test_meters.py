@@ -1,0 +1,115 @@
+"""What three meters will show: the answer's numbers, its verdict, and the options that an allocator hangs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flops_bytes.memory.allocator import Settings
+from flops_bytes.plan import plan, plan_exactly
+from flops_bytes.plan.meters import Chance, drawn_lengths, read_lengths, read_settings
+from flops_bytes.plan.options import read_options
+from flops_bytes.plan.table import brief
+
+SMALL = "layers=4 d_model=512 heads=8 kv_heads=4 head_dim=64 d_ff=1536 vocab=32000"
+ASKED: dict[str, Any] = {"shape": SMALL, "gpu": "RTX 4090", "context": 1024, "micro_batch": 4, "trained": "all"}
+
+
+def test_each_meter_shows_what_the_one_before_does_and_more() -> None:
+    found = plan(**ASKED)
+    meters, lines = found["meters"], found["memory_bytes"]
+    assert meters["allocated_bytes"] == pytest.approx(lines["total"] - lines["allowance"], rel=0.01)
+    assert meters["allocated_bytes"] <= meters["reserved_bytes"][0] <= meters["reserved_bytes"][1]
+    middle = sum(sum(line["bytes"]) for line in meters["outside"]) // 2
+    assert middle == lines["allowance"]
+    assert meters["smi_bytes"] == tuple(size + middle for size in meters["reserved_bytes"])
+    assert all(line["source"] for line in meters["outside"])
+    assert (meters["lives"], meters["death"], meters["draws"]) == ("lives", None, 0)
+    assert plan(meters=False, **ASKED) == found | {"meters": None}
+    assert plan_exactly(task="serve", model="llama-3-8b", gpu="H100 SXM")["meters"] is None
+
+
+def test_what_is_said_to_lie_outside_is_taken_instead() -> None:
+    meters = plan(**ASKED, allowance="2GB")["meters"]
+    assert [line["bytes"] for line in meters["outside"]] == [(2 * 10**9, 2 * 10**9)]
+    assert meters["smi_bytes"][0] - meters["reserved_bytes"][0] == 2 * 10**9
+
+
+def test_a_run_lives_or_asks_again_or_dies() -> None:
+    asked = ASKED | {"lengths": "64-1024", "allowance": "1GB", "checkpointing": "none"}
+    roomy = plan(**asked)
+    shown, other = roomy["meters"]["smi_bytes"][1], {"gpu": None, "gpu_peak": "165T"}
+    tight, small = (plan(**asked | other | {"gpu_memory": int(share * shown)}) for share in (0.9, 0.3))
+    assert (roomy["meters"]["lives"], roomy["meters"]["retries"]) == ("lives", 0)
+    assert tight["meters"]["lives"] == "retries" and tight["verdict"] == "fits on paper" and tight["fits"]
+    assert tight["meters"]["reserved_bytes"][1] <= tight["gpu_bytes"] - 10**9
+    assert small["meters"]["lives"] == "dies" and not small["fits"] and small["verdict"] == "does not fit"
+    death = small["meters"]["death"]
+    assert death["allocated_bytes"] + death["unallocated_bytes"] <= small["gpu_bytes"]
+    assert death["asked_bytes"] + death["allocated_bytes"] > 0.6 * small["gpu_bytes"]
+    text = "\n".join(brief(small, {}))
+    assert f"It dies: {death['at']} asks for " in text and "With expandable_segments it would" in text
+    assert "gives back what lies free and asks again" in "\n".join(brief(tight, {}))
+
+
+def test_lengths_that_differ_reserve_more_and_growing_segments_less() -> None:
+    fixed, many = plan(**ASKED)["meters"], plan(**ASKED, lengths="64-1024")["meters"]
+    assert many["draws"] == 5 and many["reserved_bytes"][1] > fixed["reserved_bytes"][1]
+    assert many["allocated_bytes"] < 1.01 * fixed["allocated_bytes"]  # which rounds to whole blocks
+    assert many["expandable"]["reserved_bytes"] < many["reserved_bytes"][0]
+    growing = plan(**ASKED, lengths="64-1024", alloc_conf="expandable_segments:True")["meters"]
+    assert growing["expandable"] is None and growing["reserved_bytes"][1] == many["expandable"]["reserved_bytes"]
+
+
+def test_lengths_are_packed_or_of_a_range_or_of_a_file(tmp_path: Path) -> None:
+    assert read_lengths(None) == read_lengths("packed") == []
+    assert read_lengths("64-66") == [64, 65, 66]
+    told = tmp_path / "lengths.txt"
+    told.write_text("12\n700\n12\n", encoding="utf-8")
+    assert read_lengths(str(told)) == [12, 700, 12]
+    a = read_options({"context": 256, "micro_batch": 2, "accumulation": 4})
+    drawn = drawn_lengths(a, [12, 700, 12], seed=1)
+    assert {len(each) for each in drawn} == {4} and {n for each in drawn for n in each} == {12, 256}
+    assert drawn == drawn_lengths(a, [12, 700, 12], seed=1) != drawn_lengths(a, [12, 700, 12], seed=2)
+    told.write_text("12 x", encoding="utf-8")
+    for wrong, why in {
+        "9-3": "is no range",
+        "0-3": "is no range",
+        "nowhere.txt": "no file that can be read",
+        str(told): "number 2: 'x' is no number of tokens",
+    }.items():
+        with pytest.raises(ValueError, match=f"--lengths: .*{why}"):
+            plan_exactly(**ASKED, lengths=wrong)
+
+
+def test_draws_are_spread_evenly() -> None:
+    chance = Chance(3)
+    drawn = [chance.below(10) for _ in range(10_000)]
+    assert all(900 < drawn.count(number) < 1_100 for number in range(10))
+
+
+def test_the_allocators_settings_are_read_or_refused() -> None:
+    assert read_settings(None) == Settings()
+    read = read_settings("max_split_size_mb:128, roundup_power2_divisions:4")
+    assert read == Settings(roundup_power2_divisions=4, max_split_size_bytes=2**27)
+    assert read_settings("expandable_segments:True").expandable_segments
+    for wrong, why in {
+        "garbage_collection_threshold:0.8": "is not known",
+        "expandable_segments:maybe": "is not known",
+        "max_split_size_mb:10": "it is above",
+        "roundup_power2_divisions:3": "a power of two",
+    }.items():
+        with pytest.raises(ValueError, match=f"--alloc-conf: .*{why}"):
+            plan(**ASKED, alloc_conf=wrong)
+
+
+def test_two_gpus_that_share_hold_the_planned_lines_and_their_copies() -> None:
+    """What fully_shard receives lies beside what it multiplies, in a stream of its own."""
+    shared = {"gpu": "H100 SXM", "gpus": 8, "zero": 3, "recipe": "bf16-master", "checkpointing": "none"}
+    meters = plan(**ASKED | shared)["meters"]
+    names = [line["line"] for line in meters["outside"]]
+    assert names == ["context", "kernels", "nccl_data", "nccl_kernels"] or names == ["context", "kernels", "nccl_data"]
+    planned = plan(**ASKED | shared)["memory_bytes"]
+    assert meters["allocated_bytes"] >= 0.98 * (planned["total"] - planned["allowance"])
