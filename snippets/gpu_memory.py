@@ -327,17 +327,17 @@ peak = max(range(len(counts)), key=lambda n: counts[n]["allocated_bytes"])
 at_peak, _ = follow(changes_of_run[: peak + 1])
 
 for segment in at_peak.segments:
-    size, free = sum(block.size for block in segment), [block.size for block in segment if not block.requested]
-    if sum(free) > 10 * MIB:
-        print(f"of {size // MIB:5} MiB {sum(free) // MIB:5} are free, at most {max(free) // MIB:5} in one piece")
+    size, gaps = sum(block.size for block in segment), [block.size for block in segment if not block.requested]
+    if sum(gaps) > 10 * MIB:
+        print(f"of {size // MIB:5} MiB {sum(gaps) // MIB:5} are free, at most {max(gaps) // MIB:5} in one piece")
 # --8<-- [end:first_steps]
 assert counts[peak]["reserved_bytes"] == meters["reserved_bytes"][0] == meters["reserved_bytes"][1]
 assert abs(counts[peak]["allocated_bytes"] / meters["allocated_bytes"] - 1) < 0.001
 
 
 GPT2_BATCH, GPT2_CONTEXT = RUN["micro_batch"], RUN["context"]
-starts = {part: start for start, part in steps.parts}
-first, second = starts["step 1, forward, embedding"], starts["step 2, forward, embedding"]
+_starts = {part: start for start, part in steps.parts}
+first, second = _starts["step 1, forward, embedding"], _starts["step 2, forward, embedding"]
 step_counts = {"first": counts[first:second], "second": counts[second:]}
 peaks_bytes = {
     step: {count: max(each[f"{count}_bytes"] for each in of_step) for count in ("allocated", "reserved")}
@@ -345,37 +345,37 @@ peaks_bytes = {
 }
 growth_bytes = {count: peaks_bytes["second"][count] - peaks_bytes["first"][count] for count in peaks_bytes["first"]}
 between_bytes = counts[second - 1]["allocated_bytes"]
-forward_bytes = counts[starts["step 2, backward, loss"] - 1]["allocated_bytes"]
+forward_bytes = counts[_starts["step 2, backward, loss"] - 1]["allocated_bytes"]
 logits_gradient_bytes = steps.changes[peak][1]  # what is asked for at the peak
 unused_bytes = {"pieces": 0, "whole": 0}
 for segment in at_peak.segments:
-    free = [block.size for block in segment if not block.requested]
-    unused_bytes["whole" if len(free) == len(segment) else "pieces"] += sum(free)
+    gaps = [block.size for block in segment if not block.requested]
+    unused_bytes["whole" if len(gaps) == len(segment) else "pieces"] += sum(gaps)
 broken = max(at_peak.segments, key=lambda segment: sum(block.size for block in segment if not block.requested))
 broken_bytes = {
     "segment": sum(block.size for block in broken),
     "used": sum(block.size for block in broken if block.requested),
     "largest": max(block.size for block in broken if not block.requested),
 }
-moments_first = sorted(steps.changes, key=lambda change: steps.lines[change[0]] != "optimizer")
-resumed_bytes = follow((storage, change) for storage, change, _ in moments_first)[0].peaks["reserved_bytes"]
+_moments_first = sorted(steps.changes, key=lambda change: steps.lines[change[0]] != "optimizer")
+resumed_bytes = follow((storage, change) for storage, change, _ in _moments_first)[0].peaks["reserved_bytes"]
 assert broken_bytes["segment"] >= logits_gradient_bytes > broken_bytes["largest"]
 assert unused_bytes["whole"] == 0 and growth_bytes["reserved"] > 1.5 * growth_bytes["allocated"] > 0
 
-GPT2_PIECES = 60  # of a step, in the figure
-KIND_OF = {"weights": "weights", "optimizer": "optimizer", "gradients": "gradients", "logits": "logits"}
+_PIECES = 60  # of a step, in the figure
+_KIND_OF = {"weights": "weights", "optimizer": "optimizer", "gradients": "gradients", "logits": "logits"}
 
 
 def draw_steps() -> dict[str, list[int]]:
     """Bytes in use by kind, where they are most in each piece of a step, and the most that is reserved in it."""
-    held = dict.fromkeys([*KIND_OF.values(), "activations"], 0)
+    held = dict.fromkeys([*_KIND_OF.values(), "activations"], 0)
     stacks = []
     for storage, change, _ in steps.changes:
-        held[KIND_OF.get(steps.lines[storage], "activations")] += change
+        held[_KIND_OF.get(steps.lines[storage], "activations")] += change
         stacks.append(dict(held))
     pieces: dict[str, list[int]] = {kind: [] for kind in [*held, "reserved"]}
     for start, end in ((first, second), (second, len(stacks))):
-        cuts = [start + n * (end - start) // GPT2_PIECES for n in range(GPT2_PIECES + 1)]
+        cuts = [start + n * (end - start) // _PIECES for n in range(_PIECES + 1)]
         for a, b in pairwise(cuts):
             highest = max(stacks[a:b], key=lambda stack: sum(stack.values()))
             for kind, size in highest.items():
@@ -385,6 +385,7 @@ def draw_steps() -> dict[str, list[int]]:
 
 
 gpt2_steps_bytes = draw_steps()
+del changes_of_run  # all of them would be in the record
 
 
 OUTSIDE_CARDS = {"t4": "T4", "rtx_4090": "RTX 4090", "a100_80": "A100 80GB SXM", "h100": "H100 SXM"}
