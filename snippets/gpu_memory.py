@@ -292,8 +292,9 @@ assert fragmented_unused_bytes > NEXT_BYTES and len(card.segments) == 2
 
 
 # --8<-- [start:meters]
-RUN: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090", "micro_batch": 8, "context": 1024}
-RUN |= {"trained": "all", "recipe": "autocast", "checkpointing": "none"}
+RUN: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090"}
+RUN |= {"micro_batch": 8, "context": 1024, "trained": "all"}
+RUN |= {"recipe": "autocast", "checkpointing": "none"}
 
 meters = plan(**RUN)["meters"]
 print(f"allocated   {meters['allocated_bytes'] / 2**30:6.2f} GiB")

@@ -236,8 +236,9 @@ print(f"{lineless_bytes / 2**30:.2f} of {late_peak_bytes / 2**30:.2f} GiB were t
 
 
 # --8<-- [start:exercise_4]
-RUN: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090", "micro_batch": 8, "context": 1024}
-RUN |= {"trained": "all", "recipe": "autocast", "checkpointing": "none"}
+RUN: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090"}
+RUN |= {"micro_batch": 8, "context": 1024, "trained": "all"}
+RUN |= {"recipe": "autocast", "checkpointing": "none"}
 of_lengths = {"packed": plan(**RUN)["meters"], "many": plan(**RUN, lengths="64-1024")["meters"]}
 for lengths, meters in of_lengths.items():
     low, high = (size / 2**30 for size in meters["reserved_bytes"])
