@@ -97,9 +97,9 @@ def outside(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
     for card in (name for name in labels if name in found):
         cells = []
         for line in lines:
-            low, high = found[card][line]
-            ends = [f"{{{{ gpu_memory.outside_bytes.{card}.{line}.{end} }}}}" for end in (0, 1)]
-            cells.append(ends[0] if low == high else f"{ends[0]} {labels['to']} {ends[1]}")
+            low, high = (f"{{{{ gpu_memory.outside_bytes.{card}.{line}.{end} }}}}" for end in ("low", "high"))
+            is_exact = found[card][line]["low"] == found[card][line]["high"]
+            cells.append(low if is_exact else f"{low} {labels['to']} {high}")
         rows.append([labels[card], *cells])
     return rows
 

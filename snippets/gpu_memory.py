@@ -391,7 +391,9 @@ del changes_of_run  # all of them would be in the record
 
 OUTSIDE_CARDS = {"t4": "T4", "rtx_4090": "RTX 4090", "a100_80": "A100 80GB SXM", "h100": "H100 SXM"}
 outside_bytes = {
-    card: {line.name: [line.low_bytes, line.high_bytes] for line in outside_lines(row, gpus=8, node_gpus=8)}
+    card: {
+        line.name: {"low": line.low_bytes, "high": line.high_bytes} for line in outside_lines(row, gpus=8, node_gpus=8)
+    }
     for card, row in OUTSIDE_CARDS.items()
 }
 

@@ -555,11 +555,12 @@ def test_two_steps_of_gpt2_are_stacked_by_kind_below_what_is_reserved() -> None:
 
 
 def test_what_lies_outside_is_from_the_least_to_the_most() -> None:
-    lines = {"context": [5, 7], "kernels": [3, 3], "nccl_data": [1, 9]}
+    ends = {"context": (5, 7), "kernels": (3, 3), "nccl_data": (1, 9)}
+    lines = {line: {"low": low, "high": high} for line, (low, high) in ends.items()}
     rows = gpu_memory.outside(Values({"gpu_memory.outside_bytes": {"h100": lines}}), Words(h100="h100"))
     quoted = "{{{{ gpu_memory.outside_bytes.h100.{} }}}}".format
-    context, nccl = (f"{quoted(line + '.0')} to {quoted(line + '.1')}" for line in ("context", "nccl_data"))
-    assert rows == [["card", "context", "kernels", "nccl_data"], ["h100", context, quoted("kernels.0"), nccl]]
+    context, nccl = (f"{quoted(line + '.low')} to {quoted(line + '.high')}" for line in ("context", "nccl_data"))
+    assert rows == [["card", "context", "kernels", "nccl_data"], ["h100", context, quoted("kernels.low"), nccl]]
 
 
 def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -> None:
