@@ -40,6 +40,11 @@ class Outside(NamedTuple):
     assumed_of: str = ""  # the cards whose readings stand in for this card's; "" where the source is about the card
 
 
+def middle_bytes(lines: Sequence[Outside]) -> int:
+    """Of all lines, halfway between the sum of the lows and that of the highs."""
+    return sum([line.low_bytes + line.high_bytes for line in lines]) // 2
+
+
 # --8<-- [start:context]
 class Chip(NamedTuple):
     """What counts of a card here. Channels and NVLS: see NCCL, below."""
@@ -298,8 +303,3 @@ def outside_lines(
     nvidia-smi shows beside the reserved bytes. `network_cards` of a node: 0 is one for each GPU."""
     lines = [context_line(gpu), kernels_line(gpu)]
     return lines + nccl_lines(gpu, gpus, node_gpus, tensor, pipeline, expert, network_cards)
-
-
-def middle_bytes(lines: Sequence[Outside]) -> int:
-    """Of all lines, halfway between the sum of the lows and that of the highs."""
-    return sum([line.low_bytes + line.high_bytes for line in lines]) // 2

@@ -23,6 +23,7 @@ from flops_bytes.counting.command import alike_ranks, in_short, main, script
 from flops_bytes.counting.counted import Counted, summed
 from flops_bytes.counting.ranks import count_ranks
 from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable
+from flops_bytes.memory.outside import middle_bytes, outside_lines
 
 WORLD = 2
 FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
@@ -304,6 +305,7 @@ def test_the_command_prints_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(answer, schema)
     assert {*answer["ranks"]} == {"0", "3"} and answer["ranks"]["3"]["sent"]
+    assert answer["ranks"]["3"]["fit"]["outside_bytes"] == middle_bytes(outside_lines("H100 SXM", 4, 8))  # with NCCL
 
 
 WRONG = {
