@@ -1,7 +1,6 @@
 """A run's first steps through the allocator, beside PyTorch's own under real steps, and by what it says of itself.
 
-DRAWN holds what PyTorch's allocator did under drawn steps on a stand-in for a card that computes nothing: written by
-`python -m flops_bytes.counting.check.reserved`.
+What that did under drawn steps is the data of snippets/slow/drawn_steps.py, which compares all of them.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from flops_bytes.plan.training import bytes_by_moment
 from flops_bytes.tools.step_memory import RUNS, SHAPE, recorded
 from tests.conftest import ROOT
 
-DRAWN = ROOT / "tests" / "flops_bytes" / "reserved_steps.jsonl.gz"
-CARD_BYTES = 78 * 2**30 + 600 * MIB  # what the stand-in's card leaves beside its context
+DRAWN = ROOT / "snippets" / "slow" / "drawn_steps.jsonl.gz"
+CARD_BYTES = int(78.6 * 2**30)  # what that card leaves beside its context
 STATE = ("weights", "adapters", "master", "optimizer")
 SMALL = Decoder(layers=4, d_model=512, heads=8, kv_heads=4, head_dim=64, d_ff=1536, vocab=32000)
 
@@ -73,13 +72,13 @@ def steps_of(told: dict[str, Any]) -> Steps:
 @pytest.mark.drawn(12)
 @pytest.mark.parametrize("place", range(200))
 def test_a_drawn_step_allocates_and_reserves_what_it_did_there(place: int) -> None:
-    """Which hole a block takes decides what is reserved, so that few are far off and most are not off at all."""
+    """Which hole a block takes decides what is reserved, so that a few are some per cent off and most not at all."""
     told = drawn()[place]
     if told["num_ooms"]:
         pytest.skip("it had no room")
     found = replay(steps_of(told), Settings(), CARD_BYTES)
-    assert found.allocated_bytes == pytest.approx(told["allocated_bytes"], rel=told.get("allocated_within", 0.005))
-    assert found.reserved_bytes == pytest.approx(told["reserved_bytes"], rel=told.get("reserved_within", 0.15))
+    assert found.allocated_bytes == pytest.approx(told["allocated_bytes"], rel=0.004)
+    assert found.reserved_bytes == pytest.approx(told["reserved_bytes"], rel=0.1)
 
 
 def test_what_a_plan_says_of_one_gpu_is_what_its_steps_hold() -> None:
