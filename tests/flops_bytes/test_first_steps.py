@@ -140,6 +140,9 @@ def test_units_are_gathered_and_reduced_in_streams_of_their_own() -> None:
     for storage, nbytes, _ in steps.changes:
         live[storage] += nbytes
     assert not any(nbytes for storage, nbytes in live.items() if steps.lines[storage] in ("gathered", "reduced"))
+    again = written(run(stack, config, [[256, 256], [256, 256]], sharding=sharding))
+    there = sum(nbytes for storage, nbytes, stream in again.changes if stream == REDUCE)
+    assert there == 0, "of a second micro-batch's shares none stays: they are added"
 
 
 def test_a_run_dies_where_the_allocator_has_no_block_and_says_where() -> None:
@@ -155,5 +158,9 @@ def test_a_run_dies_where_the_allocator_has_no_block_and_says_where() -> None:
 def test_each_of_two_threads_that_multiply_has_a_workspace() -> None:
     steps = written(run(stack_of(SMALL), StepConfig(512, 8, "bf16"), [[512], [512]], workspace_bytes=32 * MIB))
     assert steps.lines.count("workspace") == 2
+    taken = [place for place, change in enumerate(steps.changes) if steps.lines[change[0]] == "workspace"]
+    parts = [[part for start, part in steps.parts if start <= place][-1] for place in taken]
+    assert parts == ["step 1, forward, layer 0", "step 1, backward, head"]
+    assert steps.changes[taken[1] - 1][1] == 2 * SMALL.vocab * SMALL.d_model, "after the first product's result"
     with_both, without = (replay(steps, Settings(), None, None, each) for each in (True, False))
     assert with_both.allocated_bytes - without.allocated_bytes == 64 * MIB
