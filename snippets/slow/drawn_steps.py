@@ -1,7 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # [tool.ledger]
-# data = ["snippets/slow/drawn_steps.jsonl.gz"]
+# data = ["measurements/published/drawn_steps.jsonl.gz"]
 # ///
 """What drawn steps reserve, planned and beside PyTorch's own allocator, which real steps went through.
 
@@ -25,7 +25,7 @@ from flops_bytes.plan.meters import fixed_lengths, run_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.training import bytes_by_moment
 
-PATHS = (above / "snippets" / "slow" / "drawn_steps.jsonl.gz" for above in Path(__file__).parents)
+PATHS = (above / "measurements" / "published" / "drawn_steps.jsonl.gz" for above in Path(__file__).parents)
 FILE = next(path for path in PATHS if path.is_file())
 CARD_BYTES = 78.6 * 2**30  # what that card leaves beside its context
 BUILT_ON, KEPT, LEAST = 1, 2, 3  # seeds

@@ -1,6 +1,6 @@
 """A run's first steps through the allocator, beside PyTorch's own under real steps, and by what it says of itself.
 
-What that did under drawn steps is the data of snippets/slow/drawn_steps.py, which compares all of them.
+What that did under drawn steps is in DRAWN, all of which snippets/slow/drawn_steps.py compares.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flops_bytes.plan.training import bytes_by_moment
 from flops_bytes.tools.step_memory import RUNS, SHAPE, recorded
 from tests.conftest import ROOT
 
-DRAWN = ROOT / "snippets" / "slow" / "drawn_steps.jsonl.gz"
+DRAWN = ROOT / "measurements" / "published" / "drawn_steps.jsonl.gz"
 CARD_BYTES = int(78.6 * 2**30)  # what that card leaves beside its context
 STATE = ("weights", "adapters", "master", "optimizer")
 SMALL = Decoder(layers=4, d_model=512, heads=8, kv_heads=4, head_dim=64, d_ff=1536, vocab=32000)
