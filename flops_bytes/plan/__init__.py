@@ -13,6 +13,7 @@ from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
 __all__ = ["plan", "plan_exactly"]
 MODELS = ("model", "config", "shape")  # the ways to say one
+MOST_LAYERS = 256  # whose steps are gone through, a second for 126
 
 
 def plan(*, meters: bool = True, **asked: Any) -> dict[str, Any]:
@@ -49,10 +50,12 @@ def plan(*, meters: bool = True, **asked: Any) -> dict[str, Any]:
 
 
 def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer with what three meters will show, where a step's bytes are derived."""
+    """An answer with what three meters will show, where a step's bytes are derived, and its layers are not too many."""
     if answer.get("peaks_at") is None:
         return answer
     question = settled_question(told, answer)
+    if question.model.stack.depth > MOST_LAYERS:
+        return answer
     found = read_meters(question.a, question.model, answer["gpu_bytes"])
     return answer | {"meters": found} | judge_meters(answer, found)
 

@@ -175,8 +175,12 @@ class Reading(NamedTuple):
 def read_steps(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading:
     """The steps through the allocator in four ways, of which nobody can know which it will be: with each segment below
     those before or above them, with cuBLAS's workspaces or without."""
+    first = replay(steps, settings)
+    if first.allocated_bytes > capacity_bytes:  # which no way mends
+        death = death_of(steps, replay(steps, settings, capacity_bytes))
+        return Reading(first.allocated_bytes, (first.reserved_bytes, first.reserved_bytes), DIES, 0, death)
     ways = [(place, has_workspaces) for place in (downwards, upwards) for has_workspaces in (True, False)]
-    found = [replay(steps, settings, None, place(), has_workspaces) for place, has_workspaces in ways]
+    found = [first] + [replay(steps, settings, None, place(), has_workspaces) for place, has_workspaces in ways[1:]]
     allocated, reserved = found[0].allocated_bytes, [each.reserved_bytes for each in found]
     if max(reserved) <= capacity_bytes:
         return Reading(allocated, (min(reserved), max(reserved)), LIVES, 0, None)
@@ -251,6 +255,8 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
     }
     if settings.expandable_segments or settings.max_split_size_bytes:
         return answer | {"expandable": None}
+    if found.allocated_bytes > capacity_bytes:
+        return answer | {"expandable": {"reserved_bytes": low, "lives": DIES}}
     growing = replace(settings, expandable_segments=True)
     mended = worst_of([one_way(run, growing, capacity_bytes) for run in runs])
     return answer | {"expandable": {"reserved_bytes": mended.reserved_bytes[1], "lives": mended.lives}}

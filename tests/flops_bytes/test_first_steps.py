@@ -1,7 +1,6 @@
 """A run's first steps through the allocator, beside PyTorch's own under real steps, and by what it says of itself.
 
-DRAWN holds what PyTorch's allocator did under drawn steps on a stand-in for a card that computes nothing: written by
-`python -m flops_bytes.counting.check.reserved`.
+What that did under drawn steps is in DRAWN, all of which snippets/slow/drawn_steps.py compares.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from flops_bytes.plan.training import bytes_by_moment
 from flops_bytes.tools.step_memory import RUNS, SHAPE, recorded
 from tests.conftest import ROOT
 
-DRAWN = ROOT / "tests" / "flops_bytes" / "reserved_steps.jsonl.gz"
-CARD_BYTES = 78 * 2**30 + 600 * MIB  # what the stand-in's card leaves beside its context
+DRAWN = ROOT / "measurements" / "published" / "drawn_steps.jsonl.gz"
+CARD_BYTES = int(78.6 * 2**30)  # what that card leaves beside its context
 STATE = ("weights", "adapters", "master", "optimizer")
 SMALL = Decoder(layers=4, d_model=512, heads=8, kv_heads=4, head_dim=64, d_ff=1536, vocab=32000)
 
@@ -73,13 +72,13 @@ def steps_of(told: dict[str, Any]) -> Steps:
 @pytest.mark.drawn(12)
 @pytest.mark.parametrize("place", range(200))
 def test_a_drawn_step_allocates_and_reserves_what_it_did_there(place: int) -> None:
-    """Which hole a block takes decides what is reserved, so that few are far off and most are not off at all."""
+    """Which hole a block takes decides what is reserved, so that a few are some per cent off and most not at all."""
     told = drawn()[place]
     if told["num_ooms"]:
         pytest.skip("it had no room")
     found = replay(steps_of(told), Settings(), CARD_BYTES)
-    assert found.allocated_bytes == pytest.approx(told["allocated_bytes"], rel=told.get("allocated_within", 0.005))
-    assert found.reserved_bytes == pytest.approx(told["reserved_bytes"], rel=told.get("reserved_within", 0.15))
+    assert found.allocated_bytes == pytest.approx(told["allocated_bytes"], rel=0.004)
+    assert found.reserved_bytes == pytest.approx(told["reserved_bytes"], rel=0.1)
 
 
 def test_what_a_plan_says_of_one_gpu_is_what_its_steps_hold() -> None:
@@ -141,6 +140,9 @@ def test_units_are_gathered_and_reduced_in_streams_of_their_own() -> None:
     for storage, nbytes, _ in steps.changes:
         live[storage] += nbytes
     assert not any(nbytes for storage, nbytes in live.items() if steps.lines[storage] in ("gathered", "reduced"))
+    again = written(run(stack, config, [[256, 256], [256, 256]], sharding=sharding))
+    there = sum(nbytes for storage, nbytes, stream in again.changes if stream == REDUCE)
+    assert there == 0, "of a second micro-batch's shares none stays: they are added"
 
 
 def test_a_run_dies_where_the_allocator_has_no_block_and_says_where() -> None:
@@ -156,5 +158,9 @@ def test_a_run_dies_where_the_allocator_has_no_block_and_says_where() -> None:
 def test_each_of_two_threads_that_multiply_has_a_workspace() -> None:
     steps = written(run(stack_of(SMALL), StepConfig(512, 8, "bf16"), [[512], [512]], workspace_bytes=32 * MIB))
     assert steps.lines.count("workspace") == 2
+    taken = [place for place, change in enumerate(steps.changes) if steps.lines[change[0]] == "workspace"]
+    parts = [[part for start, part in steps.parts if start <= place][-1] for place in taken]
+    assert parts == ["step 1, forward, layer 0", "step 1, backward, head"]
+    assert steps.changes[taken[1] - 1][1] == 2 * SMALL.vocab * SMALL.d_model, "after the first product's result"
     with_both, without = (replay(steps, Settings(), None, None, each) for each in (True, False))
     assert with_both.allocated_bytes - without.allocated_bytes == 64 * MIB

@@ -44,7 +44,7 @@ def test_one_rank_repeats_the_losses_of_one_card() -> None:
 
 def test_ddp_holds_gradients_twice_and_is_planned_so() -> None:
     """On one rank of a CPU, which has buckets as each of several has; views of these would be as much less."""
-    asked: dict[str, Any] = {"shape": SMALL, "gpu": "L40S", "recipe": "fp32", "accumulation": 2}
+    asked: dict[str, Any] = {"shape": SMALL, "gpu": "L40S", "recipe": "fp32", "accumulation": 2, "allowance": "1GB"}
     shape = named_shape(read_options(asked))
     join("gloo")
     try:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.memory.allocator import Settings
+from flops_bytes.memory.allocator import MIB, Settings
+from flops_bytes.memory.first_steps import Steps
 from flops_bytes.plan import plan, plan_exactly
-from flops_bytes.plan.meters import Chance, drawn_lengths, read_lengths, read_settings
+from flops_bytes.plan.meters import Chance, drawn_lengths, judge_meters, read_lengths, read_settings, read_steps
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import brief
 
@@ -52,6 +53,27 @@ def test_a_run_lives_or_asks_again_or_dies() -> None:
     text = "\n".join(brief(small, {}))
     assert f"It dies: {death['at']} asks for " in text and "With expandable_segments it would" in text
     assert "gives back what lies free and asks again" in "\n".join(brief(tight, {}))
+
+
+def test_a_step_that_asks_again_says_how_often() -> None:
+    """Three blocks, each too large for what the one before left, the last two of them in the last step."""
+    sizes = [size * MIB for size in (30, 40, 50)]
+    changes = [(place, sign * size, 0) for place, size in enumerate(sizes) for sign in (1, -1)]
+    steps = Steps(changes, [(0, "step 1, forward, layer 0")], ["activations"] * 3, {}, [2, 6])
+    assert read_steps(steps, Settings(), 120 * MIB)[1:] == ((120 * MIB, 120 * MIB), "lives", 0, None)
+    tight = read_steps(steps, Settings(), 60 * MIB)
+    assert (tight.lives, tight.retries) == ("retries", 2) and tight.reserved_bytes == (50 * MIB, 50 * MIB)
+    small = read_steps(steps, Settings(), 45 * MIB)
+    assert small.lives == "dies" and small.death
+    assert (small.death["asked_bytes"], small.death["at"]) == (50 * MIB, "step 1, forward, layer 0")
+
+
+def test_the_verdict_is_the_allocators_where_that_is_worse() -> None:
+    roomy = {"fits": True, "verdict": "fits with room"}
+    assert judge_meters(roomy, {"lives": "dies"}) == {"verdict": "does not fit", "fits": False}
+    assert judge_meters(roomy, {"lives": "retries"}) == {"verdict": "fits on paper"}
+    assert judge_meters(roomy, {"lives": "lives"}) == {}
+    assert judge_meters({"fits": False}, {"lives": "retries"}) == {}
 
 
 def test_lengths_that_differ_reserve_more_and_growing_segments_less() -> None:

@@ -231,7 +231,7 @@ def read_once(asked: Question) -> Question:
 def ask(asked: Question) -> dict[str, Any]:
     """What is found, checked; Refused if it is not answered."""
     try:
-        answered = bounded(lambda: plan(**read_once(asked)))
+        answered = bounded(lambda: plan(meters=False, **read_once(asked)))
     except ValueError as error:
         sentence = str(error)
         if not sentence.startswith("--") or Refused(sentence).name not in ALL or "\n" in sentence:
@@ -442,7 +442,8 @@ def is_of_stacks(asked: Question) -> bool:
 
 
 def in_terminal(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
-    """The command prints the same as JSON, as lines too, and says the verdict by its exit status."""
+    """The command prints the same as JSON, with what meters will show, as lines too; its exit status is the verdict."""
+    found = json.loads(json.dumps(bounded(lambda: plan(**read_once(asked)))))
     verdict = NOT_KNOWN if found["fits"] is None else DOES_NOT_FIT
     verdict = FITS if found["fits"] and found.get("in_time", True) else verdict
     for more in (["--json"], [], ["--explain"]):
