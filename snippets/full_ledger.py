@@ -85,7 +85,7 @@ SAME |= {"recipe": "autocast", "checkpointing": "none"}
 
 def lives(batch: int) -> bool:
     """By the allocator's rules, and without giving back what lies free."""
-    return plan(**SAME, micro_batch=batch)["meters"]["lives"] == "lives"
+    return bool(plan(**SAME, micro_batch=batch)["meters"]["lives"] == "lives")
 
 
 living_batch = next(batch for batch in range(largest["fused"]["RTX 4090"], 0, -1) if lives(batch))

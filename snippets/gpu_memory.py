@@ -323,30 +323,31 @@ def follow(changes: Iterable[Change]) -> tuple[Allocator, list[dict[str, int]]]:
 question = settled_question(RUN, plan(**RUN))
 (steps,) = runs_of(question.a, question.model)  # loads the model, and takes two steps
 changes_of_run = [(storage, change) for storage, change, _stream in steps.changes]
-_, counts = follow(changes_of_run)
-peak = max(range(len(counts)), key=lambda n: counts[n]["allocated_bytes"])
-at_peak, _ = follow(changes_of_run[: peak + 1])
+after = follow(changes_of_run)[1]
+heights = [each["allocated_bytes"] for each in after]
+peak = heights.index(max(heights))
+at_peak = follow(changes_of_run[: peak + 1])[0]
 
 for segment in at_peak.segments:
     size, gaps = sum(block.size for block in segment), [block.size for block in segment if not block.requested]
     if sum(gaps) > 10 * MIB:
         print(f"of {size // MIB:5} MiB {sum(gaps) // MIB:5} are free, at most {max(gaps) // MIB:5} in one piece")
 # --8<-- [end:first_steps]
-assert counts[peak]["reserved_bytes"] == meters["reserved_bytes"][0] == meters["reserved_bytes"][1]
-assert abs(counts[peak]["allocated_bytes"] / meters["allocated_bytes"] - 1) < 0.001
+assert after[peak]["reserved_bytes"] == meters["reserved_bytes"][0] == meters["reserved_bytes"][1]
+assert abs(after[peak]["allocated_bytes"] / meters["allocated_bytes"] - 1) < 0.001
 
 
 GPT2_BATCH, GPT2_CONTEXT = RUN["micro_batch"], RUN["context"]
 _starts = {part: start for start, part in steps.parts}
 first, second = _starts["step 1, forward, embedding"], _starts["step 2, forward, embedding"]
-step_counts = {"first": counts[first:second], "second": counts[second:]}
+step_counts = {"first": after[first:second], "second": after[second:]}
 peaks_bytes = {
     step: {count: max(each[f"{count}_bytes"] for each in of_step) for count in ("allocated", "reserved")}
     for step, of_step in step_counts.items()
 }
 growth_bytes = {count: peaks_bytes["second"][count] - peaks_bytes["first"][count] for count in peaks_bytes["first"]}
-between_bytes = counts[second - 1]["allocated_bytes"]
-forward_bytes = counts[_starts["step 2, backward, loss"] - 1]["allocated_bytes"]
+between_bytes = after[second - 1]["allocated_bytes"]
+forward_bytes = after[_starts["step 2, backward, loss"] - 1]["allocated_bytes"]
 logits_gradient_bytes = steps.changes[peak][1]  # what is asked for at the peak
 unused_bytes = {"pieces": 0, "whole": 0}
 for segment in at_peak.segments:
@@ -367,7 +368,7 @@ _PIECES = 60  # of a step, in the figure
 _KIND_OF = {"weights": "weights", "optimizer": "optimizer", "gradients": "gradients", "logits": "logits"}
 
 
-def draw_steps() -> dict[str, list[int]]:
+def draw_steps(after: list[dict[str, int]]) -> dict[str, list[int]]:
     """Bytes in use by kind, where they are most in each piece of a step, and the most that is reserved in it."""
     held = dict.fromkeys([*_KIND_OF.values(), "activations"], 0)
     stacks = []
@@ -381,12 +382,12 @@ def draw_steps() -> dict[str, list[int]]:
             highest = max(stacks[a:b], key=lambda stack: sum(stack.values()))
             for kind, size in highest.items():
                 pieces[kind].append(size)
-            pieces["reserved"].append(max(each["reserved_bytes"] for each in counts[a:b]))
+            pieces["reserved"].append(max(each["reserved_bytes"] for each in after[a:b]))
     return pieces
 
 
-gpt2_steps_bytes = draw_steps()
-del changes_of_run  # all of them would be in the record
+gpt2_steps_bytes = draw_steps(after)
+del changes_of_run, after, heights  # all of them would be in the record
 
 
 OUTSIDE_CARDS = {"t4": "T4", "rtx_4090": "RTX 4090", "a100_80": "A100 80GB SXM", "h100": "H100 SXM"}

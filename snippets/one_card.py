@@ -24,14 +24,12 @@ FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 
 
 # --8<-- [start:first]
-step = {"gpu": "RTX 4090", "context": 2_048, "checkpointing": "full"}
 for model in ("qwen3-4b", "qwen3-8b", "qwen3-14b"):
     for method in ("all", "lora", "qlora-double"):
-        answer = plan(model=model, trained=method, **step)
+        answer = plan(model=model, trained=method, gpu="RTX 4090", context=2_048, checkpointing="full")
         needs_gib, shown_gib = answer["memory_bytes"]["total"] / 2**30, answer["meters"]["smi_bytes"][1] / 2**30
         print(f"{model:10} {method:12} {needs_gib:6.1f} GiB, nvidia-smi {shown_gib:6.1f}  {answer['verdict']}")
 # --8<-- [end:first]
-del step
 
 
 def ask(meters: bool = False, **fields: Any) -> dict[str, Any]:
@@ -47,12 +45,12 @@ def judge(**fields: Any) -> dict[str, Any]:
 
 CONTEXT = 2_048
 LABEL_BYTES = {16: 16 * 10**9, 24: 24 * 10**9, 48: 48 * 10**9}  # as it stands on the box
-CARDS: dict[int, dict[str, str]] = {  # by the gigabytes on the box
+CARDS: dict[int, dict[str, Any]] = {  # by the gigabytes on the box
     16: {"gpu": "other", "gpu_memory": "15.6GiB", "gpu_peak": "76.7T"},  # as an RTX A4000
     24: {"gpu": "RTX 4090"},
     48: {"gpu": "other", "gpu_memory": "47GiB", "gpu_peak": "165.2T"},  # a 4090 with 48 GB
 }
-METHODS: dict[str, dict[str, str]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "full_amp": {"trained": "all", "recipe": "autocast"},  # float32 weights, bf16 matmuls
     "full_bf16": {"trained": "all", "recipe": "bf16"},  # weights, gradients and AdamW's moments
     "full_8bit": {"trained": "all", "recipe": "bf16", "optimizer": "adamw-8bit"},
@@ -61,7 +59,7 @@ METHODS: dict[str, dict[str, str]] = {
 }
 MODELS: tuple[str, ...] = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "llama-3-8b", "qwen3-14b")
 MODELS += ("qwen3-32b", "llama-3-70b")
-STEP = {"context": CONTEXT, "checkpointing": "full"}  # one sequence at a time
+STEP: dict[str, Any] = {"context": CONTEXT, "checkpointing": "full"}  # one sequence at a time
 # Nine of ten published readings were at most so many times their plans.
 ROOM = {kind: float(EVIDENCE[kind][5]) for kind in ("full", "lora", "qlora")}
 MARKS = {"fits with room": "✓", "fits on paper": "?", "does not fit": ""}
@@ -130,7 +128,14 @@ assert fused_14b_bytes < roomy_bytes["qlora"] < needs["qwen3-14b"]["qlora"]["nee
 layer_token_bytes, logits_token_bytes = _fused_bytes["layer"] / CONTEXT, lora_lines_bytes["logits"] / CONTEXT
 
 
-EXAMPLE = {"model": "qwen3-8b", **CARDS[24], **STEP, "trained": "qlora-double", "loss": "fused", "accumulation": 8}
+EXAMPLE: dict[str, Any] = {
+    "model": "qwen3-8b",
+    **CARDS[24],
+    **STEP,
+    "trained": "qlora-double",
+    "loss": "fused",
+    "accumulation": 8,
+}
 example_bytes = ask(**EXAMPLE | {"context": 8_192})["memory_bytes"]["total"]
 
 
@@ -149,7 +154,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "again": {"checkpointing": "full"},
     "qlora": {"trained": "qlora-double"},
 }
-FULL = {"model": "qwen3-4b", **CARDS[24], **STEP, "trained": "all", "recipe": "bf16"}
+FULL: dict[str, Any] = {"model": "qwen3-4b", **CARDS[24], **STEP, "trained": "all", "recipe": "bf16"}
 FULL_CHANGES: dict[str, dict[str, Any]] = {
     "start": {},
     "loss": {"loss": "fused"},
