@@ -81,19 +81,17 @@ for name, found in drawn_steps.items():
 
 
 # --8<-- [start:least]
-def verdicts(told: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether the planned step dies where it did, and lives where it did: a hundredth of the memory lies between."""
-    steps = steps_of(told)
-    dies, lives = (replay(steps, Settings(), int(told[name])).died_at for name in ("too_small_capacity", "capacity"))
-    return dies >= 0, lives < 0
+def is_between(steps: Steps, told: dict[str, Any], percent: int) -> bool:
+    """Whether the planned step dies where it did, and lives where it did, or with so much less and more memory."""
+    less, more = told["too_small_capacity"] * (100 - percent), told["capacity"] * (100 + percent)
+    dies, lives = (replay(steps, Settings(), int(size) // 100).died_at for size in (less, more))
+    return dies >= 0 and lives < 0
 
 
-found = [verdicts(each) for each in by_seed[LEAST]]
+with_least = [(steps_of(each), each) for each in by_seed[LEAST]]
 least_capacities = {
-    "steps": len(found),
-    "both": sum(dies and lives for dies, lives in found),
-    "only_dies": sum(dies and not lives for dies, lives in found),
-    "only_lives": sum(lives and not dies for dies, lives in found),
+    "steps": len(with_least),
+    "within": {percent: sum(is_between(*each, percent) for each in with_least) for percent in (0, 2, 5, 10)},
 }
 print(least_capacities)
 # --8<-- [end:least]
