@@ -16,7 +16,7 @@ MODELS = ("model", "config", "shape")  # the ways to say one
 MOST_LAYERS = 256  # whose steps are gone through, a second for 126
 
 
-def plan(*, meters: bool = True, **asked: Any) -> dict[str, Any]:
+def plan(*, meters: Any = True, **asked: Any) -> dict[str, Any]:
     """What training or serving takes: options of the command line (gpu_memory for --gpu-memory) in, numbers out.
 
     What is not given is chosen for the model and the cards (flops_bytes.plan.assumptions), and stands under `assumed`.

@@ -14,8 +14,9 @@ import pytest
 
 from flops_bytes.memory.allocator import MIB, Settings
 from flops_bytes.memory.first_steps import GATHER, REDUCE, Run, Sharding, Steps, replay, written
+from flops_bytes.memory.layers import LLAMA
 from flops_bytes.memory.passes import between_passes, record_pass
-from flops_bytes.memory.step import LLAMA, StepConfig, family_of, step_bytes
+from flops_bytes.memory.step import StepConfig, family_of, step_bytes
 from flops_bytes.model.shapes import SHAPES, Decoder
 from flops_bytes.model.stack import Stack, stack_of
 from flops_bytes.plan import stacks
