@@ -69,7 +69,7 @@ PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2,
 PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
-UNASKED += ("qkv_made", "lora_inputs", "lora_dropout")
+UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "alloc_conf")
 UNASKED_VALUES = {  # of options that it has a field for
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),
@@ -78,7 +78,7 @@ UNASKED_VALUES = {  # of options that it has a field for
     "checkpointing": ("selective",),
 }
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
-STACKS = {"planner.stacks": ["answer_any", "recomputing_any"]}
+STACKS = {"planner.stacks": ["answer_any", "recomputing_any"], "planner.meters": ["metered"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
@@ -86,7 +86,7 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
 }
 TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
-ELSEWHERE = ("estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
+ELSEWHERE = ("pairs_bytes", "estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),

@@ -68,7 +68,8 @@ def with_short_fields(translated: str, runtime: str) -> str:
     """With short names for fields of records, attributes and methods that are only ever taken from an object, and that
     no text names."""
     words = {*re.findall(r"\w+", runtime)}
-    short = (letter + digit for letter in string.ascii_lowercase for digit in string.digits)
+    numbers = (*string.digits, *(one + other for one in string.digits for other in string.digits))
+    short = (letter + number for number in numbers for letter in string.ascii_lowercase)
     free = (name for name in short if not re.search(rf"\b{name}\b", runtime + translated))
     records, methods = RECORD.findall(translated), METHOD.findall(translated)
     named = {field for fields in records if TYPED.search(fields) for field in re.findall(r'"(\w+)"', fields)}

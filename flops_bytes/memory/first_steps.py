@@ -100,8 +100,8 @@ class Writer:
         self.peaks: dict[str, int] = {}
         self.moment = ""
         self.step = 0
-        self.passes: dict[StepConfig, Pass] = {}
-        self.between: dict[bool, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
+        self.passes: dict[tuple[int, int], Pass] = {}  # by tokens, and whether gradients are there already
+        self.between: dict[int, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
         self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
         self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
         self.has_state = False
@@ -132,7 +132,7 @@ class Writer:
             self.changes.append((number, -self.sizes[number], self.streams[number]))
             self.live_bytes -= self.sizes[number]
 
-    def begin(self, moment: str, told: str) -> None:
+    def mark(self, moment: str, told: str) -> None:
         """A moment begins."""
         self.parts.append((len(self.changes), told))
         self.moment = moment
@@ -165,7 +165,7 @@ class Writer:
 
     def load(self) -> None:
         run = self.run
-        self.begin("load", "load")
+        self.mark("load", "load")
         self.load_weights()
         for line in ("adapters", "master"):
             self.split(line, run.state.get(line, 0))
@@ -213,7 +213,7 @@ class Writer:
         """A micro-batch forward and backward: the first of its step, or one whose gradients are added."""
         run = self.run
         reduces = run.sharding.reduces
-        found = self.pass_of(seq_len, not is_first and not reduces)
+        found = self.pass_of(seq_len, int(not is_first and not reduces))
         batch = [self.take("batch", INT64 * run.config.batch * seq_len) for _ in range(2)]
         here: list[int] = [-1] * len(found.lines)
         whole = {storage: name for name, storage in found.gradients.items()} if reduces else {}
@@ -241,7 +241,7 @@ class Writer:
         for number in batch:
             self.give(number)
 
-    def pass_of(self, seq_len: int, accumulated: bool) -> Pass:
+    def pass_of(self, seq_len: int, accumulated: int) -> Pass:
         """As it was recorded; of a length between the shortest and the longest as these two say, if they do."""
         between = self.between.get(accumulated)
         if between is None:
@@ -260,17 +260,17 @@ class Writer:
         found = between_passes(ends[0], ends[1], seq_len - low, high - low)
         return self.recorded(seq_len, accumulated) if found is None else found
 
-    def recorded(self, seq_len: int, accumulated: bool) -> Pass:
+    def recorded(self, seq_len: int, accumulated: int) -> Pass:
         run = self.run
-        config = run.config._replace(seq_len=seq_len, accumulated=accumulated)
-        if config not in self.passes:
-            self.passes[config] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
-        return self.passes[config]
+        if (seq_len, accumulated) not in self.passes:
+            config = run.config._replace(seq_len=seq_len, accumulated=accumulated > 0)
+            self.passes[seq_len, accumulated] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
+        return self.passes[seq_len, accumulated]
 
     def turn(self, part: Part, unit: str) -> str:
         """Another part begins: its unit."""
         direction = "backward" if part.is_backward else "forward"
-        self.begin(moment_of_part(part, self.depth), f"step {self.step}, {direction}, {part.name}")
+        self.mark(moment_of_part(part, self.depth), f"step {self.step}, {direction}, {part.name}")
         self.keep_beside(self.bytes_beside(part))
         now = unit_of(part.name)
         if now == unit:
@@ -344,7 +344,11 @@ class Writer:
             self.give(number)
         self.waiting, self.sent = [], -1
 
-    # The update
+    # Between steps
+
+    def start_step(self) -> None:
+        self.step += 1
+        self.peaks = {}
 
     def make_state_of(self, name: str) -> None:
         """The moments of one tensor, when it is updated for the first time."""
@@ -353,9 +357,9 @@ class Writer:
             for _ in range(2):
                 self.take("optimizer", share // 2)
 
-    def update(self) -> None:
+    def finish_step(self) -> None:
         run = self.run
-        self.begin("update", f"step {self.step}, update")
+        self.mark("update", f"step {self.step}, update")
         self.keep_beside(run.beside.get("update", 0))
         recipe = RECIPES["fp32" if run.config.adapters else run.config.recipe]
         casts: list[int] = []
@@ -367,7 +371,7 @@ class Writer:
                     self.give(self.gradients.get(name, -1))
                 self.gradients = {}
             if not self.has_state:
-                self.split("optimizer", run.state.get("optimizer", 0), pieces=2)
+                self.split("optimizer", run.state.get("optimizer", 0), 2)
         if run.config.update == "foreach":
             pieces = self.split("temporaries", run.update_bytes)
         else:
@@ -383,11 +387,10 @@ def written(run: Run) -> Steps:
     writer, ends = Writer(run), list[int]()
     writer.load()
     for micro_batches in run.lengths:
-        writer.step += 1
-        writer.peaks = {}
+        writer.start_step()
         for place, seq_len in enumerate(micro_batches):
             writer.go(seq_len, place == 0)
-        writer.update()
+        writer.finish_step()
         ends.append(len(writer.changes))
     return Steps(writer.changes, writer.parts, writer.lines, writer.peaks, ends)
 

@@ -35,7 +35,7 @@ class Outside(NamedTuple):
     name: str
     low_bytes: int
     high_bytes: int
-    source: str  # a key of SOURCES
+    rests_on: str  # a key of SOURCES
     assumed_of: str = ""  # the cards whose readings stand in for this card's; "" where the source is about the card
 
 
@@ -45,7 +45,7 @@ class Chip(NamedTuple):
 
     multiprocessors: int
     capability: int  # CUDA's compute capability, ten times
-    channels: tuple[int, int] = (2, 2)  # of NCCL in a node, the fewest and the most
+    node_channels: tuple[int, int] = (2, 2)  # of NCCL, the fewest and the most
     nvls: int = 0  # channels of NVLS in a node
 
 
@@ -99,7 +99,7 @@ class Full(NamedTuple):
     used: int  # by this process, in hundredths of a GiB
     allocated: int  # in hundredths of a GiB
     cached: int  # "reserved by PyTorch but unallocated", in hundredths of a MiB
-    source: str
+    rests_on: str
 
 
 FULL = [
@@ -145,7 +145,7 @@ def kernels_read() -> list[Outside]:
         beside = ((full.used - full.allocated) * 2**30 - full.cached * MIB) // 100
         context = context_line(full.gpu)
         low = max(0, beside - ROUNDED_BYTES - context.high_bytes)
-        lines.append(Outside(full.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, full.source))
+        lines.append(Outside(full.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, full.rests_on))
     return lines
 
 
@@ -158,7 +158,7 @@ def kernels_line(gpu: str) -> Outside:
     read = own or alike or lines
     assumed = "" if own else alike[0].name if alike else "H200, A100, T4, RTX 4090 and 5090"
     low, high = min(line.low_bytes for line in read), max(line.high_bytes for line in read)
-    return Outside("kernels", low, high, read[0].source, assumed)
+    return Outside("kernels", low, high, read[0].rests_on, assumed)
 
 
 # --8<-- [end:context]
@@ -201,14 +201,14 @@ def power_up(n: int) -> int:
 
 def linked(chip: Chip) -> bool:
     """Whether NVLink joins a node's GPUs; else they may meet in the host's memory, and so may nodes."""
-    return chip.channels[0] > 2
+    return chip.node_channels[0] > 2
 
 
 def node_channels(chip: Chip, local: int, nodes: int, cards: int) -> tuple[int, int]:
     """Channels of a communicator, the fewest and the most. Between nodes two for each network card that its GPUs of a
     node have, twice as many from Hopper on while they are few: NVIDIA/nccl, issues 1453 (8 GPUs) and 1189 (2)."""
     if nodes == 1:
-        return chip.channels
+        return chip.node_channels
     channels = 2 * min(local, cards)
     if chip.capability >= 90 and linked(chip):
         channels *= 2

@@ -138,10 +138,10 @@ def read_lengths(text: str | None) -> list[int]:
     return [int(line) for line in lines]
 
 
-def read_settings(text: str | None) -> Settings:
+def read_settings(text: str) -> Settings:
     """PYTORCH_ALLOC_CONF, as far as the allocator here knows it. Raises ValueError with the mend."""
     told: dict[str, Any] = {}
-    for part in text.split(",") if text else []:
+    for part in text.split(","):
         name, _, value = part.strip().partition(":")
         if name == "expandable_segments" and value.lower() in ("true", "false"):
             told["expandable_segments"] = value.lower() == "true"
@@ -233,7 +233,7 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
 
     Raises ValueError as the planner does, and for a kind whose steps are not derived.
     """
-    settings, outside = read_settings(a["alloc_conf"]), outside_bytes(a)
+    settings, outside = read_settings(a["alloc_conf"]) if a["alloc_conf"] else Settings(), outside_bytes(a)
     capacity_bytes = int(card_bytes) - outside
     runs = runs_of(a, model)
     in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do

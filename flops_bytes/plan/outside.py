@@ -40,7 +40,7 @@ def lines_outside(a: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "line": line.name,
             "bytes": (line.low_bytes, line.high_bytes),
-            "source": SOURCES[line.source],
+            "source": SOURCES[line.rests_on],
             "assumed_of": line.assumed_of,
         }
         for line in asked_lines(a)
