@@ -131,8 +131,8 @@ const $order = (a, b) => { // negative, 0 or positive; NaN where nothing holds
   if (typeof a !== "string" || typeof b !== "string") [a, b] = [$number(a), $number(b)];
   return a < b ? -1 : a > b ? 1 : a == b ? 0 : NaN;
 };
-const $lt = (a, b) => $order(a, b) < 0, $le = (a, b) => $order(a, b) <= 0;
-const $gt = (a, b) => $order(a, b) > 0, $ge = (a, b) => $order(a, b) >= 0;
+const $lt = (a, b) => ($big(a, b) ? a < b : $order(a, b) < 0), $le = (a, b) => ($big(a, b) ? a <= b : $order(a, b) <= 0);
+const $gt = (a, b) => ($big(a, b) ? a > b : $order(a, b) > 0), $ge = (a, b) => ($big(a, b) ? a >= b : $order(a, b) >= 0);
 function $eq(a, b) {
   if ($big(a, b)) return a === b;
   if (a === b || (a == null && b == null)) return true;
@@ -195,6 +195,8 @@ function $put(all, key, value) {
 const $dict_fromkeys = (keys, value = null) => new Map(Array.from($each(keys), (key) => [$key(key), value]));
 const $len = (all) => BigInt(typeof all === "string" ? $chars(all).length : Array.isArray(all) ? all.length : all instanceof Map || all instanceof Set ? all.size : all instanceof $View ? all.count() : $refuse(`${$repr(all)} has no length`));
 function $item(all, at) {
+  const there = typeof at === "bigint" && Array.isArray(all) ? all[Number(at)] : null;
+  if (there != null) return there; // as mostly
   if (all instanceof Map) {
     const key = $key(at), found = all.get(key);
     return found !== undefined || all.has(key) ? found : $raise(`no ${$repr(at)}`);
@@ -241,6 +243,7 @@ const $next = (all, ...other) => (({ done, value }) => (done ? (other.length ? o
 const $any = (all) => { for (const x of $each(all)) if ($t(x)) return true; return false; };
 const $all = (all) => { for (const x of $each(all)) if (!$t(x)) return false; return true; };
 const $extreme = (sign) => (...all) => {
+  if (all.length === 2 && $big(all[0], all[1])) return all[0] < all[1] === sign > 0 ? all[1] : all[0];
   const { key = (x) => x } = $options(all), from = all.length > 1 ? all : $list(all[0]);
   return from.length ? from.reduce((a, b) => (sign * $order(key(b), key(a)) > 0 ? b : a)) : $no("nothing to choose from");
 };
@@ -393,22 +396,23 @@ const $m_values = (map) => ($of_map(map), new $View(() => map.values(), () => ma
 const $m_get = (map, key, other = null) => ($of_map(map).has($key(key)) ? map.get($key(key)) : other);
 const $m_index = (list, x) => ((n) => (n < 0 ? $no(`${$repr(x)} is not in it`) : BigInt(n)))(list.findIndex((each) => $eq(each, x)));
 const $reversed = (all) => (Array.isArray(all) ? [...all].reverse() : $unknown("reversed of what is no list or tuple"))[Symbol.iterator]();
-function $m_pop(all, at = -1n, ...other) {
+function $m_pop(all, at = -1n, other) {
   if ($is_list(all)) return all.splice($position(all, at), 1)[0];
   const key = $key(at), found = $of_map(all).get(key);
-  return all.delete(key) ? found : other.length ? other[0] : $raise(`no ${$repr(at)}`);
+  return all.delete(key) ? found : other !== undefined ? other : $raise(`no ${$repr(at)}`);
 }
 const $m_append = (list, x) => (list.push(x), null);
 const $m_add = (set, x) => (set.add($key(x)), null);
 const $m_remove = (all, x) => (all instanceof Set ? all.delete($key(x)) || $raise(`no ${$repr(x)}`) : all.splice($position(all, $m_index(all, x)), 1), null);
 const $m_setdefault = (map, key, value) => ((key) => ($of_map(map).has(key) ? map.get(key) : (map.set(key, value), value)))($key(key));
 const $m_bit_length = (x) => (x > 0n ? BigInt(x.toString(2).length) : $unknown("the length of what is not above 0"));
+const $before = (a, b) => (Array.isArray(a) && $big(a[0], b[0]) && a[0] !== b[0] ? a[0] < b[0] : $lt(a, b)); // of tuples, mostly by their first
 /* Where it would stand in a list that is in order, before those that are as large */
 function $bisect_left(all, x) {
   let low = 0, high = all.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ($lt(all[middle], x)) low = middle + 1;
+    if ($before(all[middle], x)) low = middle + 1;
     else high = middle;
   }
   return BigInt(low);

@@ -1048,7 +1048,11 @@ class Writer:
     def loop(self, target: ast.expr, iterated: str, body: str) -> str:
         if not isinstance(target, ast.Tuple):
             return f"for ({self.target(target)} of {self.each(iterated)}) {{{body}}}"
-        return f"for ({self.target(target)} of {self.in_parts(iterated, target)}) {{{body}}}"
+        parts, whole = self.in_parts(iterated, target), "$unpack_each("
+        if not parts.startswith(whole):
+            return f"for ({self.target(target)} of {parts}) {{{body}}}"
+        shape, values = self.shape(target), iterated  # without a generator between
+        return f"for (let $x of {self.each(values)}) {{{self.target(target)} = $unpack($x,{shape});{body}}}"
 
     def in_parts(self, iterated: str, target: ast.Tuple) -> str:
         """What goes through it, in parts; a dict's items are pairs."""

@@ -86,12 +86,21 @@ class Pool(NamedTuple):
     stream: int
 
 
+class FreeLists:
+    """What a pool has that is not taken."""
+
+    def __init__(self, small: bool) -> None:
+        self.small = small
+        self.ready: list[tuple[int, int]] = []  # (size, address): the best fit comes first
+        self.unmapped: list[int] = []  # addresses
+
+
 class Block:
     """A piece of a segment, which lies at an address, between its neighbours in it."""
 
     def __init__(
         self,
-        pool: Pool,
+        pool: FreeLists,
         segment: int,
         address: int,
         size: int,
@@ -149,8 +158,8 @@ class Allocator:
         self.retries = 0  # num_alloc_retries: how often the cache was emptied, to ask CUDA again
         self.segments: dict[int, int] = {}  # bytes by address; of those that can grow, the bytes that they have
         self._blocks: dict[int, Block] = {}  # by address: taken, free, or without memory
-        self._free: dict[Pool, list[tuple[int, int]]] = {}  # (size, address): the best fit comes first
-        self._unmapped: dict[Pool, list[int]] = {}  # addresses
+        self._small: dict[int, FreeLists] = {}  # by stream
+        self._large: dict[int, FreeLists] = {}
         self._growing: set[int] = set()  # segments
         self.place = place or upwards()
 
@@ -159,22 +168,22 @@ class Allocator:
         if size <= 0:
             raise ValueError(f"{size} bytes: an empty tensor asks for nothing")
         wanted = self.settings.block_bytes(size)
-        pool = Pool(wanted <= SMALL_BYTES, stream)
+        pool = self._lists(wanted <= SMALL_BYTES, stream)
         block = self._best(pool, wanted)
-        return self._take(self._drop(block) if block else self._reserve(pool, wanted), size)
+        return self._take(self._drop(block) if block else self._reserve(pool, wanted), wanted, size)
 
     def allocate_at(self, address: int, size: int) -> bool:
         """Takes the free block that begins there, whether or not the rules would: False if none is large enough."""
-        block = self._blocks.get(address)
-        if not block or block.taken or not block.mapped or block.nbytes < self.settings.block_bytes(size):
+        block, wanted = self._blocks.get(address), self.settings.block_bytes(size)
+        if not block or block.taken or not block.mapped or block.nbytes < wanted:
             return False
-        self._take(self._drop(block), size)
+        self._take(self._drop(block), wanted, size)
         return True
 
     def foresee(self, size: int, stream: int = 0) -> tuple[int, int] | None:
         """The address that a request would get now, and the bytes that are free there; None: CUDA would be asked."""
         wanted = self.settings.block_bytes(size)
-        block = self._best(Pool(wanted <= SMALL_BYTES, stream), wanted)
+        block = self._best(self._lists(wanted <= SMALL_BYTES, stream), wanted)
         return (block.address, block.nbytes) if block else None
 
     def free_at(self, address: int) -> int:
@@ -222,7 +231,7 @@ class Allocator:
             pieces += [(at - here, 0), (bytes_had, requested)]
             here = at + bytes_had
         pieces.append((address + size - here, 0))
-        block, blocks = self._segment(address, size, pool), []
+        block, blocks = self._segment(address, size, self._lists(pool.small, pool.stream)), []
         for length, requested in (piece for piece in pieces if piece[0]):
             rest = block.cut(length) if length < block.nbytes else None
             block.taken = bool(requested)
@@ -253,9 +262,14 @@ class Allocator:
     # --8<-- [end:allocator]
 
     # --8<-- [start:inside]
-    def _take(self, block: Block, size: int) -> int:
+    def _lists(self, small: bool, stream: int) -> FreeLists:
+        pools = self._small if small else self._large
+        if stream not in pools:
+            pools[stream] = FreeLists(small)
+        return pools[stream]
+
+    def _take(self, block: Block, wanted: int, size: int) -> int:
         """A block that is in no list any more, or what is needed of it."""
-        wanted = self.settings.block_bytes(size)
         if self.settings.splits(block.nbytes, wanted, block.pool.small):
             rest, block.taken = block.cut(wanted), True
             self._keep(rest)
@@ -285,34 +299,34 @@ class Allocator:
         if block.after:
             block.after.before = block
         if block.mapped:
-            insort(self._free.setdefault(block.pool, []), (block.nbytes, block.address))
+            insort(block.pool.ready, (block.nbytes, block.address))
         else:
-            insort(self._unmapped.setdefault(block.pool, []), block.address)
+            insort(block.pool.unmapped, block.address)
 
     def _drop(self, block: Block) -> Block:
         """Out of its list."""
         if block.mapped:
-            free = self._free[block.pool]
-            free.pop(bisect_left(free, (block.nbytes, block.address)))
+            block.pool.ready.pop(bisect_left(block.pool.ready, (block.nbytes, block.address)))
         else:
-            self._unmapped[block.pool].remove(block.address)
+            block.pool.unmapped.remove(block.address)
         return self._blocks.pop(block.address)
 
-    def _best(self, pool: Pool, wanted: int) -> Block | None:
+    def _best(self, pool: FreeLists, wanted: int) -> Block | None:
         """The smallest free block that is large enough; of equally large ones, that at the lowest address."""
-        free = self._free.get(pool, [])
+        free = pool.ready
         at = bisect_left(free, (wanted, 0))
         if at == len(free):
             return None
-        while at + 1 < len(free) and self._could_have(free[at + 1]) < self._could_have(free[at]):
-            at += 1  # one that can grow counts with the addresses behind it
+        if self._growing:
+            while at + 1 < len(free) and self._could_have(free[at + 1]) < self._could_have(free[at]):
+                at += 1  # one that can grow counts with the addresses behind it
         return self._blocks[free[at][1]] if self.settings.fits(free[at][0], wanted) else None
 
     def _could_have(self, free: tuple[int, int]) -> int:
         after = self._blocks[free[1]].after
         return free[0] + (after.nbytes if after and not after.mapped else 0)
 
-    def _reserve(self, pool: Pool, wanted: int) -> Block:
+    def _reserve(self, pool: FreeLists, wanted: int) -> Block:
         """A block of memory that is new from CUDA, in no list."""
         size = segment_bytes(wanted)
         if not self._has_room(size) and not (self._release_oversize(pool, wanted) and self._has_room(size)):
@@ -327,7 +341,7 @@ class Allocator:
     def _has_room(self, size: int) -> bool:
         return self.capacity_bytes is None or self.reserved_bytes + size <= self.capacity_bytes
 
-    def _segment(self, address: int, size: int, pool: Pool) -> Block:
+    def _segment(self, address: int, size: int, pool: FreeLists) -> Block:
         self.segments[address] = 0
         self._count(address, size)
         return Block(pool, address, address, size)
@@ -337,10 +351,9 @@ class Allocator:
         self.reserved_bytes += size
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
-    def _release_oversize(self, pool: Pool, wanted: int) -> bool:
+    def _release_oversize(self, pool: FreeLists, wanted: int) -> bool:
         """With max_split_size: the smallest free segment that is large enough goes, or the largest until they are."""
-        limit = self.settings.max_split_size_bytes
-        free = self._free.get(pool, [])
+        limit, free = self.settings.max_split_size_bytes, pool.ready
         if limit is None:
             return False
         wanted = max(wanted, limit)
@@ -357,9 +370,9 @@ class Allocator:
     # --8<-- [end:inside]
 
     # --8<-- [start:expandable]
-    def _grow(self, pool: Pool, wanted: int) -> Block:
+    def _grow(self, pool: FreeLists, wanted: int) -> Block:
         """A block at the lowest addresses that have room, to which pages are added as needed, in no list."""
-        rooms = (self._room(at, wanted) for at in self._unmapped.get(pool, []))
+        rooms = (self._room(at, wanted) for at in pool.unmapped)
         first = next((block for block in rooms if block), None)
         if first is None:
             address = self.place(ADDRESS_BYTES)
@@ -423,7 +436,7 @@ class Allocator:
     # --8<-- [end:expandable]
 
 
-def _page(pool: Pool) -> int:
+def _page(pool: FreeLists) -> int:
     return SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
 
 

@@ -103,7 +103,9 @@ class Writer:
         self.passes: dict[tuple[int, int], Pass] = {}  # by tokens, and whether gradients are there already
         self.between: dict[int, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
         self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
-        self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
+        self.weights = self.trained
+        if run.config.adapters:
+            self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
         self.has_state = False
         self.workspaces = 0  # that are there
         self.gradients: dict[str, int] = {}  # storages, by the tensor's name
@@ -420,8 +422,8 @@ def replay(
     allocator = Allocator(settings, place or downwards(), capacity_bytes)
     addresses = [0] * len(steps.lines)
     last = steps.ends[-2] if len(steps.ends) > 1 else 0
-    earlier = 0
-    for turn, (storage, nbytes, stream) in enumerate(steps.changes):
+    turn = earlier = 0
+    for storage, nbytes, stream in steps.changes:
         if turn == last:
             earlier = allocator.retries
         if nbytes < 0:
@@ -431,6 +433,7 @@ def replay(
                 addresses[storage] = allocator.allocate(nbytes, stream)
             except OutOfMemory:
                 return Replay(allocator.allocated_bytes, allocator.reserved_bytes, allocator.retries, turn)
+        turn += 1
     return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries - earlier)
 
 

@@ -114,7 +114,6 @@ class Pass(NamedTuple):
     parts: list[Part]
     lines: list[int]  # of each storage: one of the tape's
     gradients: dict[str, int]  # the storages of weights' gradients, by the weight's name, which the pass leaves
-    numbers: dict[str, int]  # numbers of each tensor that is trained, in the model's order
     arrivals: list[tuple[int, str]]  # before which change a gradient was there that the update takes at once, and whose
     products: list[int]  # after which change the first product's result was there: forward, and backward
 
@@ -214,7 +213,6 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
         tape.parts,
         [storage.line for storage in tape.storages],
         {name: x.storage.number for name, x in left.items()},
-        trained_numbers(stack, family, config),
         tape.arrivals,
         tape.products,
     )
