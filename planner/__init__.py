@@ -26,8 +26,8 @@ from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.time.gpus import LINKS, capacity_bytes
 from planner.answer import answer, gib
-from planner.shorten import shortened
-from planner.translate import RUNTIME, translate
+from planner.shorten import Apart, shortened_apart
+from planner.translate import RUNTIME, translate, translate_apart
 
 PLANNER = Path(__file__).parent
 ROOT = PLANNER.parent
@@ -78,15 +78,19 @@ UNASKED_VALUES = {  # of options that it has a field for
     "checkpointing": ("selective",),
 }
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
-STACKS = {"planner.stacks": ["answer_any", "recomputing_any"], "planner.meters": ["metered"]}
+STACKS = {"planner.stacks": ["answer_any", "recomputing_any"]}
+METERS = {"planner.meters": ["metered"]}
+METERS_ANY = {"planner.stacks": ["metered_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
-    "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ
+    "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ, or that is served
+    "planner-meters.js": (METERS, "planner.js"),  # which comes to another script, once that has answered
+    "planner-stacks-meters.js": (METERS_ANY, "planner-stacks.js"),
 }
 TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
-ELSEWHERE = ("pairs_bytes", "estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
+ELSEWHERE = ("serve", "shown_serving", "pairs_bytes", "estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
@@ -172,16 +176,28 @@ def in_each_language(*parts: str) -> str:
 
 
 @cache
+def engines(name: str, stamp: int) -> Apart:
+    """What a script computes with, short, and what another comes to it with later."""
+    wanted, _ = SCRIPTS[name]
+    later = next((asked for asked, of in SCRIPTS.values() if of == name), {})
+    translated = translate_apart([PLANNER, LIBRARY], wanted, later, unasked(), ELSEWHERE if wanted == WANTED else ())
+    return shortened_apart(RUNTIME.read_text(encoding="utf-8"), *translated)
+
+
+@cache
 def script(name: str, stamp: int) -> str:
     wanted, page = SCRIPTS[name]
-    elsewhere = ELSEWHERE if wanted == WANTED else ()
-    translated = translate([PLANNER, LIBRARY], wanted, unasked(), elsewhere)
-    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translated)
-    names = f"{{{','.join([*(name for names in wanted.values() for name in names), 'ValueError'])}}}"
+    names = ",".join(name for each in wanted.values() for name in each)
+    if page in SCRIPTS:
+        of = engines(page, stamp)
+        return f"export default({{{','.join(of.shared)}}})=>{{{of.later}\nreturn {names}}}"
+    of = engines(name, stamp)
+    shared = f",shared:{{{','.join(of.shared)}}}" if of.shared else ""
+    kept = f"{names},ValueError{',shared' if of.shared else ''}"
     parts = ("element.js", page) if page != "stacks.js" else (page,)
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
-    return f"let {names}=(()=>{{{inside}\nreturn {names}}})();{jsmin(texts + rest)}"
+    return f"let {{{kept}}}=(()=>{{{of.first}\nreturn {{{names},ValueError{shared}}}}})();{jsmin(texts + rest)}"
 
 
 def write_scripts() -> None:

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from flops_bytes.plan.assumptions import complete_question
+from flops_bytes.plan.assumptions import CompleteQuestion, complete_question
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.meters import judge_meters, read_meters
-from flops_bytes.plan.stacks import as_stored, config_of_question, read_model
+from flops_bytes.plan.model import read_named
 from planner.answer import asked, gib, written
 
 
-def metered(fields: dict[str, str], found: dict[str, Any]) -> dict[str, Any] | None:
-    """An answer to a training again, with its verdict after the allocator and what is shown of the meters; None where a
-    step's bytes are not derived."""
-    if found.get("peaks_at") is None:
-        return None
+def metered(fields: dict[str, str], found: dict[str, Any]) -> dict[str, Any]:
+    """An answer to a training again, with its verdict after the allocator and what is shown of the meters: of the few
+    models that are known to planner/answer.py."""
+    told = settled(asked(fields), found)
+    return with_meters(fields, found, complete_question(told, told, read_named))
+
+
+def with_meters(fields: dict[str, str], found: dict[str, Any], question: CompleteQuestion) -> dict[str, Any]:
+    """The same of a question that is complete."""
     options = asked(fields)
-    told = settled(options, found)
-    question = complete_question(as_stored(told, config_of_question(told) or {})[0], told, read_model)
     meters = read_meters(question.a, question.model, found["gpu_bytes"])
     answer = written(fields, options, found | {"meters": meters} | judge_meters(found, meters))
     return answer | {"meters": shown_meters(meters)}

@@ -588,6 +588,18 @@ def translate(
     A folder that is a package gives its modules by their dotted names. Options that are `unasked` have one value each.
     Functions of which another script does what they do `elsewhere` give an empty text.
     """
+    return translate_apart(folders, wanted, {}, unasked, elsewhere)[0]
+
+
+def translate_apart(
+    folders: list[Path],
+    first: Mapping[str, Iterable[str]],
+    later: Mapping[str, Iterable[str]],
+    unasked: Mapping[str, Any] | None = None,
+    elsewhere: Container[str] = (),
+) -> tuple[str, str]:
+    """The same of names that are wanted first, and what names that are wanted later need beside it."""
+    wanted = {place: [*first.get(place, ()), *later.get(place, ())] for place in {**first, **later}}
     paths = {name: path for folder in folders for name, path in modules_in(folder)}
     modules: dict[str, Module] = {}
     needed: dict[str, set[str]] = {}
@@ -615,9 +627,9 @@ def translate(
                     elif isinstance(node.value, ast.Name) and node.value.id in of.modules:
                         need(node.value.id, node.attr)
 
-    def need_all() -> list[ast.stmt]:
+    def need_all(asked: Mapping[str, Iterable[str]] = wanted) -> list[ast.stmt]:
         needed.clear()
-        for place, names in wanted.items():
+        for place, names in asked.items():
             for name in names:
                 if name not in module(place).bound:
                     raise TranslationError(f"{place}.py: there is no {name}")
@@ -643,6 +655,8 @@ def translate(
     unread = unread_fields(kept)
     for statement in kept:
         spare(statement, unread)
+    need_all(first)
+    at_first = {place: {*names} for place, names in needed.items()}
     need_all()  # without what only those texts were made of
     known = {name for names in needed.values() for name in names}
     definitions = {s.name: s for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)}
@@ -656,7 +670,13 @@ def translate(
     described = {ast.unparse(call.args[0]) for s in kept for call in ast.walk(s) if asks_fields(call)}
     for writer in writers:
         writer.described = described
-    return "\n".join(writer.module() for writer in writers)
+    rest = {place: names - at_first.get(place, set()) for place, names in needed.items()}
+    texts = []
+    for some in (at_first, rest):
+        for place, writer in zip(order, writers, strict=True):
+            writer.needed = some.get(place, set())
+        texts.append("\n".join(writer.module() for writer in writers))
+    return texts[0], texts[1]
 
 
 def narrows(test: ast.expr) -> bool:
