@@ -90,7 +90,7 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
 }
 TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
-ELSEWHERE = ("serve", "shown_serving", "pairs_bytes", "estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
+ELSEWHERE = ("serve", "shown_serving", "estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),

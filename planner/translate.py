@@ -219,6 +219,8 @@ class Folded(ast.NodeTransformer):
         match node:
             case ast.Compare(ast.Constant(one), [ast.Eq() | ast.NotEq() as sign], [ast.Constant(other)]):
                 return ast.copy_location(ast.Constant((one == other) == isinstance(sign, ast.Eq)), node)
+            case ast.Compare(ast.Constant(int() as one), [ast.Gt()], [ast.Constant(int() as other)]):
+                return ast.copy_location(ast.Constant(one > other), node)
             case ast.Compare(ast.Constant(one), [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
                 return ast.copy_location(ast.Constant((one is None) == isinstance(sign, ast.Is)), node)
             case ast.Compare(ast.Constant(one), [ast.In() | ast.NotIn() as sign], [ast.Tuple(several)]):
