@@ -43,7 +43,7 @@ SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency
 FOLDED: tuple[str, ...] = ("global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
 FOLDED += ("attention", "layers")
 FOLDED += ("link", "node_gpus", "network_cards", "offload", "bytes_a_token", "pairs", "cache", "prompt")
-FOLDED += ("gpu_memory_utilization", "allowance")
+FOLDED += ("gpu_memory_utilization", "lengths", "allowance")
 # Words of which the script has no need, for they stand in the form:
 IN_PLACE = (
     "form",
@@ -57,13 +57,14 @@ IN_PLACE = (
     "help",
     "memory",
     "stack",
+    "metered",
     "errors",
     "not_understood",
     "fields",
     "evidence",
 )
 # Words below the verdict, which the form of the front page does not show:
-BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts")
+BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts", "meters")
 FIGURES = ("figures", "part_names")  # what the form of the front page shows alone
 PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2, "optimizer": 2}  # of the bar; else 5
 PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
@@ -77,10 +78,10 @@ UNASKED_VALUES = {  # of options that it has a field for
     "loss": ("logits-held", "float32-held", "shifted", "as-logits"),
     "checkpointing": ("selective",),
 }
-WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
-STACKS = {"planner.stacks": ["answer_any", "recomputing_any"]}
-METERS = {"planner.meters": ["metered"]}
-METERS_ANY = {"planner.stacks": ["metered_any"]}
+WANTED = {"planner.answer": ["answer", "completed", "gib"]}
+STACKS = {"planner.stacks": ["answer_any"]}
+METERS = {"planner.meters": ["metered"], "planner.answer": ["recomputing"]}
+METERS_ANY = {"planner.stacks": ["metered_any", "recomputing_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
@@ -88,9 +89,10 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
     "planner-meters.js": (METERS, "planner.js"),  # which comes to another script, once that has answered
     "planner-stacks-meters.js": (METERS_ANY, "planner-stacks.js"),
 }
-TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
+TEXTS = {"memory.js": "memory", "stacks.js": "stack", "planner.js": "metered"}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
-ELSEWHERE = ("serve", "shown_serving", "estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
+ELSEWHERE = ("estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
+UNSERVED = {name: plan_options.OPTIONS[name].default for name in ("task", *plan_options.SERVED)} | {"task=serve": False}
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
@@ -180,7 +182,8 @@ def engines(name: str, stamp: int) -> Apart:
     """What a script computes with, short, and what another comes to it with later."""
     wanted, _ = SCRIPTS[name]
     later = next((asked for asked, of in SCRIPTS.values() if of == name), {})
-    translated = translate_apart([PLANNER, LIBRARY], wanted, later, unasked(), ELSEWHERE if wanted == WANTED else ())
+    never, elsewhere = (unasked() | UNSERVED, ELSEWHERE) if wanted == WANTED else (unasked(), ())
+    translated = translate_apart([PLANNER, LIBRARY], wanted, later, never, elsewhere)
     return shortened_apart(RUNTIME.read_text(encoding="utf-8"), *translated)
 
 
@@ -190,7 +193,10 @@ def script(name: str, stamp: int) -> str:
     names = ",".join(name for each in wanted.values() for name in each)
     if page in SCRIPTS:
         of = engines(page, stamp)
-        return f"export default({{{','.join(of.shared)}}})=>{{{of.later}\nreturn {names}}}"
+        rest = (PLANNER / "meters.js").read_text(encoding="utf-8") if page in TEXTS else ""
+        texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
+        made = f"(({{{','.join(of.shared)}}})=>{{{of.later}\nreturn {{{names}}}}})(shared)"
+        return f"let kept;export default(shared)=>kept??={made};{jsmin(texts + rest)}"
     of = engines(name, stamp)
     shared = f",shared:{{{','.join(of.shared)}}}" if of.shared else ""
     kept = f"{names},ValueError{',shared' if of.shared else ''}"

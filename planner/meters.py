@@ -70,7 +70,7 @@ def shown_death(death: dict[str, Any]) -> dict[str, Any]:
         "asked": gib(death["asked_bytes"]),
         "line": death["line"],
         "step": at[0].partition(" ")[2],
-        "pass": at[1] if len(at) > 1 else "",
+        "pass": at[1] if len(at) > 1 else part,
         "part": part,
         "layer": layer,
         "allocated": gib(death["allocated_bytes"]),

@@ -284,10 +284,10 @@ class Unasked(Folded):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         match node:
-            case ast.Compare(asked, [ast.Eq()], [ast.Constant(str() as value)]) if (
+            case ast.Compare(asked, [ast.Eq() | ast.NotEq() as sign], [ast.Constant(str() as value)]) if (
                 f"{option_of(asked)}={value}" in self.defaults
             ):
-                return ast.copy_location(ast.Constant(False), node)
+                return ast.copy_location(ast.Constant(isinstance(sign, ast.NotEq)), node)
         return super().visit_Compare(node)
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
@@ -323,6 +323,8 @@ def option_of(node: ast.expr) -> str:
     """The name of the option whose value this is: of the question, of a record, or of a function."""
     match node:
         case ast.Subscript(ast.Name("a"), ast.Constant(str() as name)):
+            return name
+        case ast.Call(ast.Attribute(_, "get"), [ast.Constant(str() as name)]):
             return name
         case ast.Attribute(_, name) | ast.Name(name):
             return name
