@@ -27,7 +27,7 @@ from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.time.gpus import LINKS, capacity_bytes
 from planner.answer import answer, gib
 from planner.shorten import Apart, shortened_apart
-from planner.translate import RUNTIME, translate, translate_apart
+from planner.translate import RUNTIME, together, translate, translate_apart
 
 PLANNER = Path(__file__).parent
 ROOT = PLANNER.parent
@@ -43,7 +43,7 @@ SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency
 FOLDED: tuple[str, ...] = ("global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
 FOLDED += ("attention", "layers")
 FOLDED += ("link", "node_gpus", "network_cards", "offload", "bytes_a_token", "pairs", "cache", "prompt")
-FOLDED += ("gpu_memory_utilization", "lengths", "allowance")
+FOLDED += ("gpu_memory_utilization", "allowance")
 # Words of which the script has no need, for they stand in the form:
 IN_PLACE = (
     "form",
@@ -70,7 +70,7 @@ PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2,
 PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
-UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "alloc_conf")
+UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "lengths", "alloc_conf")
 UNASKED_VALUES = {  # of options that it has a field for
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),
@@ -92,7 +92,8 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
 TEXTS = {"memory.js": "memory", "stacks.js": "stack", "planner.js": "metered"}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
 ELSEWHERE = ("estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
-UNSERVED = {name: plan_options.OPTIONS[name].default for name in ("task", *plan_options.SERVED)} | {"task=serve": False}
+UNSERVED = {name: plan_options.OPTIONS[name].default for name in plan_options.SERVED if name != "gpu_bandwidth"}
+UNSERVED |= {"task": "train", "task=serve": False}  # of the first script: what is served is asked of the third
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
@@ -160,8 +161,8 @@ class PlannerPostprocessor(Postprocessor):
 
 
 def engine(folders: Iterable[Path] = (PLANNER, LIBRARY), wanted: dict[str, list[str]] | None = None) -> str:
-    """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or WANTED, unasked())
+    """The planner in JavaScript: answer() and metered(), and what Python gives them to stand on."""
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or together(WANTED, METERS), unasked())
 
 
 def unasked() -> dict[str, Any]:

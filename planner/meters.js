@@ -2,11 +2,11 @@
 export function tell(told, language) {
   const words = WORDS[language], values = Object.fromEntries(told), { death, growing, lives } = values;
   const write = (template, of) => template.replace(/\{(\w+)\}/g, (_, name) => of[name]);
-  const said = [values.draws && write(words.draws, values), lives === "retries" && write(words.retries[values.draws ? 1 : 0], values)];
+  const said = lives === "retries" ? [write(words.retries, values)] : [];
   if (death) {
     const of = Object.fromEntries(death);
     of.part = write(words.parts[of.part] ?? "", of);
-    said.push(write(words.dies, { ...of, line: words.lines[of.line], at: write(words.at[of.pass], of) }));
+    said.push(write(words.dies, { ...of, line: words.lines[of.line], place: write(words.at[of.pass], of) }));
   }
   if (growing && lives !== "lives") said.push(words.growing[growing]);
   const source = (line) => {
@@ -19,5 +19,5 @@ export function tell(told, language) {
     return [words.outside[line.line] + (of ? write(words.taken, { of }) : ""), line.size, text, to];
   });
   const more = growing && growing !== "dies" ? [[words.expandable, values.growing_reserved, ""]] : [];
-  return { sizes: [values.allocated, values.reserved, values.smi], said: said.filter(Boolean), title: words.title, rows: [...rows, ...more] };
+  return { sizes: [values.allocated, values.reserved, values.smi], said, title: words.title, rows: [...rows, ...more] };
 }

@@ -54,7 +54,7 @@ function $mod(a, b) {
 const $pow = (a, b) => (typeof a === "number" ? a ** Number(b) : (([a, b]) => (b < 0n ? $unknown("a power below 0") : a ** b))($ints(a, b)));
 const $union = (a, b) => (a instanceof Map && b instanceof Map ? $iunion(new Map(a), b) : $refuse("| is for dicts"));
 const $bitand = (a, b) => (([a, b]) => a & b)($ints(a, b));
-const $shift = (a, b) => (([a, b]) => (b < 0n ? $unknown("a shift below 0") : a << b))($ints(a, b));
+const $shift = (a, b) => (([a, b]) => (b < 0n ? $raise("a shift below 0") : a << b))($ints(a, b));
 /* What += and |= do to a list and a dict, each name of which sees it */
 const $iadd = (a, b) => ($is_list(a) ? (a.push(...$each(b)), a) : $add(a, b));
 const $iunion = (a, b) => (a instanceof Map && b instanceof Map ? (b.forEach((value, key) => a.set(key, value)), a) : a instanceof Set && b instanceof Set ? (b.forEach((x) => a.add(x)), a) : $union(a, b));

@@ -595,6 +595,12 @@ def translate(
     return translate_apart(folders, wanted, {}, unasked, elsewhere)[0]
 
 
+def together(*wanted: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Names of modules that are wanted here and there."""
+    places = dict.fromkeys(place for each in wanted for place in each)
+    return {place: [name for each in wanted for name in each.get(place, ())] for place in places}
+
+
 def translate_apart(
     folders: list[Path],
     first: Mapping[str, Iterable[str]],
@@ -603,7 +609,7 @@ def translate_apart(
     elsewhere: Container[str] = (),
 ) -> tuple[str, str]:
     """The same of names that are wanted first, and what names that are wanted later need beside it."""
-    wanted = {place: [*first.get(place, ()), *later.get(place, ())] for place in {**first, **later}}
+    wanted = together(first, later)
     paths = {name: path for folder in folders for name, path in modules_in(folder)}
     modules: dict[str, Module] = {}
     needed: dict[str, set[str]] = {}

@@ -116,11 +116,8 @@ def drawn_lengths(a: Mapping[str, Any], lengths: Sequence[int], seed: int) -> li
 
 
 # --8<-- [start:answer]
-def read_lengths(text: str | None) -> list[int]:
-    """The lengths of sequences: none where all are one; a range; or those of a file, a number each line. Raises
-    ValueError with the mend."""
-    if text is None or text == "packed":
-        return []
+def read_lengths(text: str) -> list[int]:
+    """The lengths of sequences: a range, or those of a file, a number each line. Raises ValueError with the mend."""
     low, dash, high = text.partition("-")
     if dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high):
         return list(range(int(low), int(high) + 1))
@@ -221,9 +218,9 @@ def worst_of(readings: Sequence[Reading]) -> Reading:
 def runs_of(a: Mapping[str, Any], model: Model) -> list[Steps]:
     """The runs that are asked for: one, or, where sequences have many lengths, several that are drawn."""
     moments = bytes_by_moment({**a, "allowance": 0}, model)
-    lengths = read_lengths(a["lengths"])
-    if not lengths:
+    if not a["lengths"] or a["lengths"] == "packed":
         return [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
+    lengths = read_lengths(a["lengths"])
     drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(DRAWS)]
     return [run._replace(ends=[]) for run in drawn]
 
