@@ -185,7 +185,8 @@ def engines(name: str, stamp: int) -> Apart:
     later = next((asked for asked, of in SCRIPTS.values() if of == name), {})
     never, elsewhere = (unasked() | UNSERVED, ELSEWHERE) if wanted == WANTED else (unasked(), ())
     translated = translate_apart([PLANNER, LIBRARY], wanted, later, never, elsewhere)
-    return shortened_apart(RUNTIME.read_text(encoding="utf-8"), *translated)
+    kept = [*(name for names in wanted.values() for name in names), "ValueError"]
+    return shortened_apart(RUNTIME.read_text(encoding="utf-8"), *translated, kept)
 
 
 @cache

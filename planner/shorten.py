@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rjsmin import jsmin
@@ -54,8 +55,8 @@ class Apart(NamedTuple):
     shared: list[str]
 
 
-def shortened_apart(runtime: str, first: str, later: str) -> Apart:
-    """The same of code that comes in two parts."""
+def shortened_apart(runtime: str, first: str, later: str, wanted: Iterable[str] = ()) -> Apart:
+    """The same of code that comes in two parts; names that are wanted of the first are not shortened."""
     first, later = with_short_fields(f"{without_unseen(first)}{SEAM}{without_unseen(later)}", runtime).split(SEAM)
     needed = reached(silent(runtime), first)
     more = [statement for statement in reached(silent(runtime), first + later) if statement not in needed]
@@ -66,6 +67,7 @@ def shortened_apart(runtime: str, first: str, later: str) -> Apart:
     names = dict(zip([*often, *(name for name in count if name not in often)], NAMES, strict=False))
     known = {name for part in (*needed, first) for found in DECLARED.findall(part) for name in NAME.findall(str(found))}
     shared = [names[name] for name in dict.fromkeys(NAME.findall(texts[1])) if name in known]
+    shared += [name for name in wanted if re.search(rf"\b{name}\b", texts[1])]
     return Apart(*(NAME.sub(lambda match: names[match[0]], text) for text in texts), shared)
 
 

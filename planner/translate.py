@@ -229,6 +229,13 @@ class Folded(ast.NodeTransformer):
                     return ast.copy_location(ast.Constant(is_one == isinstance(sign, ast.In)), node)
         return node
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        match node:  # the beginning of a text
+            case ast.Subscript(ast.Constant(str() as text), ast.Slice(None, ast.Constant(int() as end), None)):
+                return ast.copy_location(ast.Constant(text[:end]), node)
+        return node
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.op, ast.Not) and isinstance(node.operand, ast.Constant):
@@ -280,7 +287,7 @@ class Unasked(Folded):
         match node:
             case ast.Subscript(ast.Name("a"), ast.Constant(str() as name), ast.Load()) if name in self.defaults:
                 return ast.copy_location(ast.Constant(self.defaults[name]), node)
-        return self.generic_visit(node)
+        return super().visit_Subscript(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         match node:
