@@ -27,7 +27,7 @@ async function measure({ turn, data, found, language, stack }) {
   const fields = new Map(Object.entries(data)), meters = await import("./planner-meters.js");
   try {
     const { metered, recomputing } = stack ? await (await import("./planner-stacks.js")).meters() : meters.default(shared), said = metered(fields, found);
-    postMessage({ turn, said, meters: meters.tell(said.get("meters"), language) });
+    postMessage({ turn, said, meters: meters.tell(said, language) });
     postMessage({ turn, more: recomputing(fields) }); // two steps more
   } catch ({ message }) {
     postMessage({ turn, error: message });
@@ -270,7 +270,7 @@ class Planner {
     ];
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : told.verdicts[verdict] ?? words.verdicts[verdict] ?? words.stack.least, values)),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : meters?.verdict ?? told.verdicts[verdict] ?? words.verdicts[verdict] ?? words.stack.least, values)),
       ...(words.meters && found.get("peaks_at") ? [this.meters(found, meters)] : []),
       ...(meters?.said ?? []).map((text) => element("p", { class: "planner-run" }, text)),
       ...(this.words.figures
