@@ -68,7 +68,8 @@ def shortened_apart(runtime: str, first: str, later: str, wanted: Iterable[str] 
     known = {name for part in (*needed, first) for found in DECLARED.findall(part) for name in NAME.findall(str(found))}
     shared = [names[name] for name in dict.fromkeys(NAME.findall(texts[1])) if name in known]
     shared += [name for name in wanted if re.search(rf"\b{name}\b", texts[1])]
-    return Apart(*(NAME.sub(lambda match: names[match[0]], text) for text in texts), shared)
+    sent, sent_later = (NAME.sub(lambda match: names[match[0]], text) for text in texts)
+    return Apart(sent, sent_later, shared)
 
 
 def reached(runtime: str, translated: str) -> list[str]:

@@ -909,8 +909,10 @@ class Writer:
                 return f"try {self.block(s.body)} catch ({error}) {{ {other} {self.block(handler.body)[1:]}"
             case ast.Raise(exc=ast.Call(func=ast.Name(id="ValueError"), args=[text], keywords=[])):
                 return f"$no({self.expr(text)});"
-            case ast.Raise(exc=ast.Call(func=ast.Name(id="KeyError"), args=[what], keywords=[])):  # which nothing catches
-                return f"$raise({self.expr(what)});"
+            case ast.Raise(
+                exc=ast.Call(func=ast.Name(id="KeyError"), args=[key], keywords=[])
+            ):  # which nothing catches
+                return f"$raise({self.expr(key)});"
             case ast.Assert(test=test, msg=None) if narrows(test):
                 return ""
             case ast.Assert(test=test, msg=message):
@@ -999,7 +1001,8 @@ class Writer:
         special = [name for name in own if name.startswith("__") and name != begins]
         if others or special or not (is_record or is_plain):
             raise self.refuse(s, "a class that is more than fields and methods of a NamedTuple or a frozen dataclass")
-        self.parents = methods_of(parent_class) if parent and (parent_class := self.called(parent)) else {}
+        above = self.called(parent) if parent else None
+        self.parents = methods_of(above) if isinstance(above, ast.ClassDef) else {}
         methods = self.own_methods(s, own, is_plain)
         if is_plain:
             return f"const {self.local(s.name)} = $class({methods}{f',{self.expr(parent)}' if parent else ''});"

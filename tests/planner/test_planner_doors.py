@@ -37,7 +37,7 @@ def by_python() -> list[dict[str, Any]]:
 
 def test_the_command_line_says_what_python_says(capsys: pytest.CaptureFixture[str]) -> None:
     for asked in ALL[::5]:
-        found = plan(**asked)
+        found = plan(meters=True, **asked)
         told = [word for name, value in asked.items() for word in (f"--{name}", value)]
         status = main([*told, "--json"])
         assert said(json.loads(capsys.readouterr().out)["found"]) == said(found), asked

@@ -307,7 +307,10 @@ def test_known_types_are_read_as_before() -> None:
     assert "phi3" not in KNOWN and "llama" in KNOWN
     llama = {**PHI_3, "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_key_value_heads": 8}
     found = plan(config=llama | {"vocab_size": 128256}, gpu="H200 SXM", meters=False)["parameters"]["total"]
-    assert found == plan(model="llama-3-8b", gpu="H200 SXM", meters=False)["parameters"]["total"] and "llama-3-8b" in SHAPES
+    assert (
+        found == plan(model="llama-3-8b", gpu="H200 SXM", meters=False)["parameters"]["total"]
+        and "llama-3-8b" in SHAPES
+    )
 
 
 # What the page has no need of

@@ -101,7 +101,7 @@ def named(fields: dict[str, str]) -> dict[str, str]:
 
 def test_the_form_reads_what_the_command_reads(read: Read) -> None:
     for fields, told in read[:3]:
-        found = plan(**named(fields))
+        found = plan(meters=True, **named(fields))
         assert shown_meters(found["meters"]) == told["meters"]
         assert (found["verdict"], found["fits"]) == (told["found"]["verdict"], told["found"]["fits"])
     assert [told["found"]["verdict"] for _, told in read[:3]] == ["fits with room", "does not fit", "fits on paper"]
@@ -118,8 +118,15 @@ def test_all_that_a_reading_names_has_its_words(language: str) -> None:
         steps = written(run_of(a, question.model, fixed_lengths(a), moments))
         lines |= {*steps.lines}
         parts |= {told.split(", ")[-1].partition(" ")[0] for _, told in steps.parts}
-    assert lines | {"beside", "temporaries", "copies"} == {*said["lines"]} and {*said["parts"]} | {"update", "load"} == parts
-    assert {*said["at"]} == {"forward", "backward", "update", "load"} and {*said["growing"]} == {"lives", "retries", "dies"}
+    assert (
+        lines | {"beside", "temporaries", "copies"} == {*said["lines"]}
+        and {*said["parts"]} | {"update", "load"} == parts
+    )
+    assert {*said["at"]} == {"forward", "backward", "update", "load"} and {*said["growing"]} == {
+        "lives",
+        "retries",
+        "dies",
+    }
     outside = [line for card in ("", *ROWS) for line in outside_lines(card, 8, 8)]
     assert {line.name for line in outside} | {"allowance"} == {*said["outside"]}
     assumed = {line.assumed_of for line in outside} - {"", *CHIPS}

@@ -16,11 +16,10 @@ from py_mini_racer import JSEvalException, MiniRacer
 
 import planner
 from flops_bytes.plan.options import SPEEDS
-from planner import PLANNER, WANTED
 from planner.answer import answer
-from planner.shorten import NAMES, UNSEEN, bound, reached, shortened
-from planner.translate import RESERVED, RUNTIME, SHORT, translate
-from tests.planner.test_planner_script import answered, draw, draw_serving
+from planner.shorten import NAMES, UNSEEN, bound, reached
+from planner.translate import RESERVED, RUNTIME, SHORT
+from tests.planner.test_planner_script import answered, draw
 
 ASK = """
 const own = (x) => x instanceof Map ? [...x].map(([name, each]) => [String(name), own(each)])
