@@ -77,7 +77,8 @@ METHODS = {
     "join": Takes(1, 1), "keys": Takes(0, 0),
     "lower": Takes(0, 0), "partition": Takes(1, 1),
     "pop": Takes(0, 2), "read_text": Takes(0, 0, ("encoding",)), "remove": Takes(1, 1), "replace": Takes(2, 2),
-    "search": Takes(1, 1), "setdefault": Takes(2, 2), "split": Takes(0, 1), "startswith": Takes(1, 1), "strip": Takes(0, 0),
+    "search": Takes(1, 1), "setdefault": Takes(2, 2), "split": Takes(0, 1), "startswith": Takes(1, 1),
+    "strip": Takes(0, 0),
     "translate": Takes(1, 1), "upper": Takes(0, 0), "values": Takes(0, 0),
 }  # fmt: skip
 NAME = re.compile(
