@@ -26,8 +26,8 @@ from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.time.gpus import LINKS, capacity_bytes
 from planner.answer import answer, gib
-from planner.shorten import shortened
-from planner.translate import RUNTIME, translate
+from planner.shorten import Apart, shortened_apart
+from planner.translate import RUNTIME, together, translate, translate_apart
 
 PLANNER = Path(__file__).parent
 ROOT = PLANNER.parent
@@ -57,19 +57,20 @@ IN_PLACE = (
     "help",
     "memory",
     "stack",
+    "metered",
     "errors",
     "not_understood",
     "fields",
     "evidence",
 )
 # Words below the verdict, which the form of the front page does not show:
-BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts")
+BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts", "meters")
 FIGURES = ("figures", "part_names")  # what the form of the front page shows alone
 PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2, "optimizer": 2}  # of the bar; else 5
 PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
-UNASKED += ("qkv_made", "lora_inputs", "lora_dropout")
+UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "lengths", "alloc_conf")
 UNASKED_VALUES = {  # of options that it has a field for
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),
@@ -77,16 +78,22 @@ UNASKED_VALUES = {  # of options that it has a field for
     "loss": ("logits-held", "float32-held", "shifted", "as-logits"),
     "checkpointing": ("selective",),
 }
-WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
-STACKS = {"planner.stacks": ["answer_any", "recomputing_any"]}
+WANTED = {"planner.answer": ["answer", "completed", "gib"]}
+STACKS = {"planner.stacks": ["answer_any"]}
+METERS = {"planner.meters": ["metered"], "planner.answer": ["recomputing"]}
+METERS_ANY = {"planner.stacks": ["metered_any", "recomputing_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
-    "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ
+    "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ, or that is served
+    "planner-meters.js": (METERS, "planner.js"),  # which comes to another script, once that has answered
+    "planner-stacks-meters.js": (METERS_ANY, "planner-stacks.js"),
 }
-TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
+TEXTS = {"memory.js": "memory", "stacks.js": "stack", "planner.js": "metered"}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
 ELSEWHERE = ("estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
+UNSERVED = {name: plan_options.OPTIONS[name].default for name in plan_options.SERVED if name != "gpu_bandwidth"}
+UNSERVED |= {"task": "train", "task=serve": False}  # of the first script: what is served is asked of the third
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
@@ -154,8 +161,8 @@ class PlannerPostprocessor(Postprocessor):
 
 
 def engine(folders: Iterable[Path] = (PLANNER, LIBRARY), wanted: dict[str, list[str]] | None = None) -> str:
-    """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or WANTED, unasked())
+    """The planner in JavaScript: answer() and metered(), and what Python gives them to stand on."""
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or together(WANTED, METERS), unasked())
 
 
 def unasked() -> dict[str, Any]:
@@ -172,16 +179,33 @@ def in_each_language(*parts: str) -> str:
 
 
 @cache
+def engines(name: str, stamp: int) -> Apart:
+    """What a script computes with, short, and what another comes to it with later."""
+    wanted, _ = SCRIPTS[name]
+    later = next((asked for asked, of in SCRIPTS.values() if of == name), {})
+    never, elsewhere = (unasked() | UNSERVED, ELSEWHERE) if wanted == WANTED else (unasked(), ())
+    translated = translate_apart([PLANNER, LIBRARY], wanted, later, never, elsewhere)
+    kept = [*(name for names in wanted.values() for name in names), "ValueError"]
+    return shortened_apart(RUNTIME.read_text(encoding="utf-8"), *translated, kept)
+
+
+@cache
 def script(name: str, stamp: int) -> str:
     wanted, page = SCRIPTS[name]
-    elsewhere = ELSEWHERE if wanted == WANTED else ()
-    translated = translate([PLANNER, LIBRARY], wanted, unasked(), elsewhere)
-    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translated)
-    names = f"{{{','.join([*(name for names in wanted.values() for name in names), 'ValueError'])}}}"
+    names = ",".join(name for each in wanted.values() for name in each)
+    if page in SCRIPTS:
+        of = engines(page, stamp)
+        rest = (PLANNER / "meters.js").read_text(encoding="utf-8") if page in TEXTS else ""
+        texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
+        made = f"(({{{','.join(of.shared)}}})=>{{{of.later}\nreturn {{{names}}}}})(shared)"
+        return f"let kept;export default(shared)=>kept??={made};{jsmin(texts + rest)}"
+    of = engines(name, stamp)
+    shared = f",shared:{{{','.join(of.shared)}}}" if of.shared else ""
+    kept = f"{names},ValueError{',shared' if of.shared else ''}"
     parts = ("element.js", page) if page != "stacks.js" else (page,)
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
-    return f"let {names}=(()=>{{{inside}\nreturn {names}}})();{jsmin(texts + rest)}"
+    return f"let {{{kept}}}=(()=>{{{of.first}\nreturn {{{names},ValueError{shared}}}}})();{jsmin(texts + rest)}"
 
 
 def write_scripts() -> None:

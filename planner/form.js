@@ -1,22 +1,38 @@
 /* The planner's form: asks at every key, shows what is said, keeps what was asked in the address. answer() runs in a
-   worker, which is this script again, so that nobody waits for a key. Of questions that come while it thinks, the last one
-   is asked. */
+   worker, which is this script again, so that nobody waits for a key; what three meters will show, in another, for which
+   no answer waits. Of questions that come while they think, the last one is asked. */
 const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
 const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
-const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
-if (!worker) onmessage = ({ data }) => {
-  const fields = new Map(Object.entries(data));
+const begun = (name) => globalThis.document && new Worker(import.meta.url, { type: "module", name });
+const worker = begun("answers"), meter = begun("meters");
+let turns = 0; // questions so far
+if (!worker) onmessage = ({ data }) => (self.name === "meters" ? measure(data) : say(data));
+function say(data) {
+  const fields = new Map(Object.entries(data)), others = () => import("./planner-stacks.js").then((more) => postMessage(more.default(fields)), () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
+  if (data.task === "serve") return others();
   try {
     postMessage({ said: answer(fields) });
-    if (data.task === "train") postMessage({ more: recomputing(fields) }); // two steps more
   } catch ({ message }) { // of a model that is not known here, another script knows more
-    if (/^--(model|config):/.test(message)) import("./planner-stacks.js").then((more) => { for (const told of more.default(fields)) postMessage(told); }, () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
+    if (/^--(model|config):/.test(message)) others();
     else postMessage({ error: message });
   }
-};
+}
+async function measure({ turn, data, found, language, stack }) {
+  turns = turn;
+  await new Promise((next) => setTimeout(next, 20)); // a newer question may be there
+  if (turn !== turns) return;
+  const fields = new Map(Object.entries(data)), meters = await import("./planner-meters.js");
+  try {
+    const { metered, recomputing } = stack ? await (await import("./planner-stacks.js")).meters() : meters.default(shared), said = metered(fields, found);
+    postMessage({ turn, said, meters: meters.tell(said, language) });
+    postMessage({ turn, more: recomputing(fields) }); // two steps more
+  } catch ({ message }) {
+    postMessage({ turn, error: message });
+  }
+}
 function start() {
   for (const form of document.querySelectorAll("form.planner:not([data-started])")) new Planner(form);
 }
@@ -39,6 +55,7 @@ class Planner {
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
+    meter.addEventListener("message", ({ data }) => form.isConnected && data.turn === this.turn && this.hear(data));
     this.show();
   }
 
@@ -93,21 +110,23 @@ class Planner {
     this.strip.setAttribute("aria-busy", "true"); // what stands there answers what was asked before
     if (!this.busy) worker.postMessage(this.state());
     this.busy = true;
+    this.turn = ++turns;
   }
 
-  hear({ said, more, error, words }) {
+  hear({ said, more, error, words, meters, turn }) {
     this.hold();
-    if (more) {
-      if (!this.busy) this.recompute(more);
-      return;
-    }
+    if (more) return this.recompute(more);
     this.busy = false;
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again || (said && this.outgrown(said.get("found")))) return this.show();
     const away = error && this.elsewhere();
     let text = "";
     for (const control of this.controls) this.describe(control, text);
-    if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
+    if (said) {
+      const found = said.get("found");
+      this.fill(found, said.get("shown"), said.get("command"), said.get("ignored"), meters);
+      if (!turn && found.get("peaks_at")) meter.postMessage({ turn: this.turn, data: this.state(), found, language: this.words.language, stack: !!words });
+    }
     else if (!away) text = this.refused(error);
     this.strip.classList.toggle("wrong", text);
     if (text || away) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, away || text));
@@ -230,7 +249,7 @@ class Planner {
     return parts.length ? element("p", { class: "planner-chosen" }, this.write(chosen.all, { list: parts.join(separator) })) : null;
   }
 
-  fill(found, shown, command, ignored) {
+  fill(found, shown, command, ignored, meters) {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
     const verdict = found.get("verdict"), misses = fits === false;
     const sentence = this.serving || misses ? null : this.sentence(found, values);
@@ -251,7 +270,9 @@ class Planner {
     ];
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : told.verdicts[verdict] ?? words.verdicts[verdict] ?? words.stack.least, values)),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : meters?.verdict ?? told.verdicts[verdict] ?? words.verdicts[verdict] ?? words.stack.least, values)),
+      ...(words.meters && found.get("peaks_at") ? [this.meters(found, meters)] : []),
+      ...(meters?.said ?? []).map((text) => element("p", { class: "planner-run" }, text)),
       ...(this.words.figures
         ? [this.figures(values, misses), this.bar(found, values), this.chosen(shown.get("chosen"))]
         : [this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence), this.bar(found, values)]
@@ -261,7 +282,7 @@ class Planner {
     if (!this.place) return;
     const title = this.write((isLeast ? words.stack : told).memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
+      memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(meters ? [this.note(this.to(...meters.title)), this.table(meters.rows.map(([name, size, text, to]) => [name, size, to ? element("a", { href: to }, text) : text]))] : []), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : [],
       scale: [],
     };
@@ -280,6 +301,12 @@ class Planner {
       const [figure, both, one] = figures[name];
       return element("p", {}, element("b", {}, this.write(figure, told)), this.write(values.run_mfu ? both : one, told));
     }));
+  }
+
+  /* What three meters will show; until that is known, its places are kept. */
+  meters(found, told) {
+    const bytes = found.get("memory_bytes"), sizes = told?.sizes ?? [gib(bytes.get("total") - (bytes.get("allowance") ?? 0n)), "…", "…"];
+    return element("p", { class: "planner-meters" }, ...this.words.meters.map((name, n) => element("span", {}, name, element("b", {}, sizes[n]))));
   }
 
   part(line) { return this.words.parts[line] ?? 5; }

@@ -53,6 +53,8 @@ function $mod(a, b) {
 }
 const $pow = (a, b) => (typeof a === "number" ? a ** Number(b) : (([a, b]) => (b < 0n ? $unknown("a power below 0") : a ** b))($ints(a, b)));
 const $union = (a, b) => (a instanceof Map && b instanceof Map ? $iunion(new Map(a), b) : $refuse("| is for dicts"));
+const $bitand = (a, b) => (([a, b]) => a & b)($ints(a, b));
+const $shift = (a, b) => (([a, b]) => (b < 0n ? $raise("a shift below 0") : a << b))($ints(a, b));
 /* What += and |= do to a list and a dict, each name of which sees it */
 const $iadd = (a, b) => ($is_list(a) ? (a.push(...$each(b)), a) : $add(a, b));
 const $iunion = (a, b) => (a instanceof Map && b instanceof Map ? (b.forEach((value, key) => a.set(key, value)), a) : a instanceof Set && b instanceof Set ? (b.forEach((x) => a.add(x)), a) : $union(a, b));
@@ -129,8 +131,8 @@ const $order = (a, b) => { // negative, 0 or positive; NaN where nothing holds
   if (typeof a !== "string" || typeof b !== "string") [a, b] = [$number(a), $number(b)];
   return a < b ? -1 : a > b ? 1 : a == b ? 0 : NaN;
 };
-const $lt = (a, b) => $order(a, b) < 0, $le = (a, b) => $order(a, b) <= 0;
-const $gt = (a, b) => $order(a, b) > 0, $ge = (a, b) => $order(a, b) >= 0;
+const $lt = (a, b) => ($big(a, b) ? a < b : $order(a, b) < 0), $le = (a, b) => ($big(a, b) ? a <= b : $order(a, b) <= 0);
+const $gt = (a, b) => ($big(a, b) ? a > b : $order(a, b) > 0), $ge = (a, b) => ($big(a, b) ? a >= b : $order(a, b) >= 0);
 function $eq(a, b) {
   if ($big(a, b)) return a === b;
   if (a === b || (a == null && b == null)) return true;
@@ -164,12 +166,12 @@ class $View { // a range; a dict's keys, values and items
 const $each = (all) => (all instanceof Map ? all.keys() : all?.[Symbol.iterator] ? all : $refuse(`${$repr(all)} has no items`));
 const $list = (all = []) => [...$each(all)];
 const $tuple = (all = []) => $tupled($list(all));
-const $TUPLES = new Map(); // as keys equal tuples are one
+const $ONES = new Map(), $one_of = (text, x) => $ONES.get(text) ?? ($ONES.set(text, x), x); // as keys equal tuples are one, and equal records
 function $key(x) {
   if (typeof x === "string" || typeof x === "bigint" || x === null) return x;
+  if ($is_record(x)) return $one_of(`${x.constructor.title}${$all_of(x)}`, x);
   if (!$is_tuple(x)) return Array.isArray(x) || x instanceof Map ? $refuse(`unhashable: ${$repr(x)}`) : $unknown(`${$repr(x)} as a key`);
-  const text = $repr($tupled(x.map($key)));
-  return $TUPLES.get(text) ?? ($TUPLES.set(text, x), x);
+  return $one_of($repr($tupled(x.map($key))), x);
 }
 const $dict = (pairs = []) => (pairs instanceof Map ? new Map(pairs) : new Map(Array.from($each(pairs), (pair) => (([key, value]) => [$key(key), value])($unpack(pair, 2)))));
 const $d = (all) => new Map(Object.entries(all));
@@ -193,6 +195,8 @@ function $put(all, key, value) {
 const $dict_fromkeys = (keys, value = null) => new Map(Array.from($each(keys), (key) => [$key(key), value]));
 const $len = (all) => BigInt(typeof all === "string" ? $chars(all).length : Array.isArray(all) ? all.length : all instanceof Map || all instanceof Set ? all.size : all instanceof $View ? all.count() : $refuse(`${$repr(all)} has no length`));
 function $item(all, at) {
+  const there = typeof at === "bigint" && Array.isArray(all) ? all[Number(at)] : null;
+  if (there != null) return there; // as mostly
   if (all instanceof Map) {
     const key = $key(at), found = all.get(key);
     return found !== undefined || all.has(key) ? found : $raise(`no ${$repr(at)}`);
@@ -239,6 +243,7 @@ const $next = (all, ...other) => (({ done, value }) => (done ? (other.length ? o
 const $any = (all) => { for (const x of $each(all)) if ($t(x)) return true; return false; };
 const $all = (all) => { for (const x of $each(all)) if (!$t(x)) return false; return true; };
 const $extreme = (sign) => (...all) => {
+  if (all.length === 2 && $big(all[0], all[1])) return all[0] < all[1] === sign > 0 ? all[1] : all[0];
   const { key = (x) => x } = $options(all), from = all.length > 1 ? all : $list(all[0]);
   return from.length ? from.reduce((a, b) => (sign * $order(key(b), key(a)) > 0 ? b : a)) : $no("nothing to choose from");
 };
@@ -283,6 +288,7 @@ function $record(name, described) {
     const record = new Record();
     if (given.length > fields.length) $refuse(`${name} takes ${fields.length}`);
     fields.forEach(([field, , value], n) => { record[field] = given[n] !== undefined ? given[n] : value !== undefined ? value : $refuse(`${name} needs ${field}`); });
+    record.__post_init__?.();
     return record;
   };
   Object.assign(Record, { make, title: name });
@@ -291,9 +297,10 @@ function $record(name, described) {
 const $methods = (make, methods) => Object.defineProperties(make.$class.prototype, Object.getOwnPropertyDescriptors(methods));
 const $instance = (x, make) => x instanceof make.$class;
 class $Own {} // what has methods and is no record
-function $class(methods) {
-  class Own extends $Own {}
+function $class(methods, of) {
+  class Own extends (of?.$class ?? $Own) {}
   Object.assign(Own.prototype, methods);
+  if (of) Object.setPrototypeOf(methods, of.$class.prototype); // where they find what super has
   const make = (...given) => {
     const made = new Own();
     made.__init__(...given);
@@ -389,8 +396,28 @@ const $m_values = (map) => ($of_map(map), new $View(() => map.values(), () => ma
 const $m_get = (map, key, other = null) => ($of_map(map).has($key(key)) ? map.get($key(key)) : other);
 const $m_index = (list, x) => ((n) => (n < 0 ? $no(`${$repr(x)} is not in it`) : BigInt(n)))(list.findIndex((each) => $eq(each, x)));
 const $reversed = (all) => (Array.isArray(all) ? [...all].reverse() : $unknown("reversed of what is no list or tuple"))[Symbol.iterator]();
-const $m_pop = (list) => ($is_list(list) && list.length ? list.pop() : $raise("pop of what is no list, or empty"));
+function $m_pop(all, at = -1n, other) {
+  if ($is_list(all)) return all.splice($position(all, at), 1)[0];
+  const key = $key(at), found = $of_map(all).get(key);
+  return all.delete(key) ? found : other !== undefined ? other : $raise(`no ${$repr(at)}`);
+}
 const $m_append = (list, x) => (list.push(x), null);
+const $m_add = (set, x) => (set.add($key(x)), null);
+const $m_remove = (all, x) => (all instanceof Set ? all.delete($key(x)) || $raise(`no ${$repr(x)}`) : all.splice($position(all, $m_index(all, x)), 1), null);
+const $m_setdefault = (map, key, value) => ((key) => ($of_map(map).has(key) ? map.get(key) : (map.set(key, value), value)))($key(key));
+const $m_bit_length = (x) => (x > 0n ? BigInt(x.toString(2).length) : $unknown("the length of what is not above 0"));
+const $before = (a, b) => (Array.isArray(a) && $big(a[0], b[0]) && a[0] !== b[0] ? a[0] < b[0] : $lt(a, b)); // of tuples, mostly by their first
+/* Where it would stand in a list that is in order, before those that are as large */
+function $bisect_left(all, x) {
+  let low = 0, high = all.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ($before(all[middle], x)) low = middle + 1;
+    else high = middle;
+  }
+  return BigInt(low);
+}
+const $insort = (all, x) => (all.splice(Number($bisect_left(all, x)), 0, x), null); // where it is one of as large ones, which of them is first nobody sees
 const $m__asdict = (record) => new Map(Object.entries(record).map(([name, x]) => [name, $read(x)]));
 const $m__replace = (record, named) => $replace(record, named);
 const $m_strip = (text) => text.replace($EDGES, "");

@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from rjsmin import jsmin
 
 NAME = re.compile(r"\$[A-Za-z_]\w*")  # of the runtime, or bound at the top of a module
 STATEMENT = re.compile(r"\n(?=(?:const|let|class|function\*?) )")
 BOUND = re.compile(r"^(?:const|let|class|function\*?) (\$\w+)|(?<=, )(\$\w+) = ", re.MULTILINE)
+DECLARED = re.compile(BOUND.pattern + r"|(?:^let |, )\[((?:\$\w+,?)+)\] = ", re.MULTILINE)  # of translated code too
+SEAM = "\n/* later */\n"
 TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has, and no page writes one
 RECORD = re.compile(r'\$record\("\w+", (\[.*\])\);')
 CHANGED = re.compile(r"\.(\w{3,})(?= = )|^\[([\w.,]+)\] = ", re.MULTILINE)  # attributes of objects, alone or several
@@ -40,13 +44,32 @@ NAMES = (*CAPITALS, *(one + other for one in CAPITALS for other in string.ascii_
 
 def shortened(runtime: str, translated: str) -> str:
     """A program of translated code and what it needs."""
-    translated = with_short_fields(without_unseen(translated), runtime)
-    statements = [*reached(silent(runtime), translated), *STATEMENT.split(translated)]
-    text = TITLE.sub("$record(0,", jsmin("\n".join(statements)))
-    count = Counter(NAME.findall(text))  # which has them in the order of their first places, near to each other
+    return shortened_apart(runtime, translated, "").first
+
+
+class Apart(NamedTuple):
+    """A program, what comes to it later, and the names that this takes from it."""
+
+    first: str
+    later: str
+    shared: list[str]
+
+
+def shortened_apart(runtime: str, first: str, later: str, wanted: Iterable[str] = ()) -> Apart:
+    """The same of code that comes in two parts; names that are wanted of the first are not shortened."""
+    first, later = with_short_fields(f"{without_unseen(first)}{SEAM}{without_unseen(later)}", runtime).split(SEAM)
+    needed = reached(silent(runtime), first)
+    more = [statement for statement in reached(silent(runtime), first + later) if statement not in needed]
+    texts = [jsmin("\n".join(parts)) for parts in ([*needed, first], [*more, later])]
+    texts = [TITLE.sub("$record(0,", text) for text in texts]
+    count = Counter(NAME.findall("\n".join(texts)))  # in the order of their first places, near to each other
     often = [name for name, _ in count.most_common(len(CAPITALS))]
     names = dict(zip([*often, *(name for name in count if name not in often)], NAMES, strict=False))
-    return NAME.sub(lambda match: names[match[0]], text)
+    known = {name for part in (*needed, first) for found in DECLARED.findall(part) for name in NAME.findall(str(found))}
+    shared = [names[name] for name in dict.fromkeys(NAME.findall(texts[1])) if name in known]
+    shared += [name for name in wanted if re.search(rf"\b{name}\b", texts[1])]
+    sent, sent_later = (NAME.sub(lambda match: names[match[0]], text) for text in texts)
+    return Apart(sent, sent_later, shared)
 
 
 def reached(runtime: str, translated: str) -> list[str]:
@@ -68,7 +91,8 @@ def with_short_fields(translated: str, runtime: str) -> str:
     """With short names for fields of records, attributes and methods that are only ever taken from an object, and that
     no text names."""
     words = {*re.findall(r"\w+", runtime)}
-    short = (letter + digit for letter in string.ascii_lowercase for digit in string.digits)
+    numbers = (*string.digits, *(one + other for one in string.digits for other in string.digits))
+    short = (letter + number for number in numbers for letter in string.ascii_lowercase)
     free = (name for name in short if not re.search(rf"\b{name}\b", runtime + translated))
     records, methods = RECORD.findall(translated), METHOD.findall(translated)
     named = {field for fields in records if TYPED.search(fields) for field in re.findall(r'"(\w+)"', fields)}

@@ -1,12 +1,13 @@
-/* What the form's script asks for a model that it does not know: the answer with its words, or why there is none; and,
-   of a training, what recomputing saves. */
-export default function* (fields) {
+/* What the form's script asks for a model that it does not know, and for what is served: the answer with its words, or why
+   there is none. */
+export default function (fields) {
   try {
-    yield { said: answer_any(fields), words: WORDS };
+    return { said: answer_any(fields), words: WORDS };
   } catch ({ message }) {
-    yield { error: message };
-    return;
+    return { error: message };
   }
-  const more = fields.get("task") === "train" && recomputing_any(fields);
-  if (more) yield { more };
+};
+export const meters = async () => {
+  const { metered_any: metered, recomputing_any: recomputing } = (await import("./planner-stacks-meters.js")).default(shared);
+  return { metered, recomputing };
 };

@@ -12,6 +12,7 @@ from flops_bytes.plan.fleet import has_deadline, settled
 from flops_bytes.plan.stacks import as_stored, config_of_question, plan_model, read_model
 from flops_bytes.plan.training import why_not_derived
 from planner.answer import asked, freed, written
+from planner.meters import with_meters
 
 
 def answer_any(fields: dict[str, str]) -> dict[str, Any]:
@@ -27,3 +28,12 @@ def recomputing_any(fields: dict[str, str]) -> dict[str, str] | None:
         options = settled(options, plan_model(**options))
     question = complete_question(as_stored(options, config_of_question(options) or {})[0], options, read_model)
     return None if why_not_derived(question.a, question.model) else freed(question)
+
+
+def metered_any(fields: dict[str, str], found: dict[str, Any]) -> dict[str, Any] | None:
+    """As planner.meters.metered(); None where a step's bytes are not derived."""
+    if found.get("peaks_at") is None:
+        return None
+    told = settled(asked(fields), found)
+    question = complete_question(as_stored(told, config_of_question(told) or {})[0], told, read_model)
+    return with_meters(fields, found, question)

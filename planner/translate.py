@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeGuard
 RUNTIME = Path(__file__).with_name("runtime.js")
 BINARY = {
     ast.Add: "$add", ast.Sub: "$sub", ast.Mult: "$mul", ast.Div: "$div", ast.FloorDiv: "$floordiv", ast.Mod: "$mod",
-    ast.Pow: "$pow", ast.BitOr: "$union",
+    ast.Pow: "$pow", ast.BitOr: "$union", ast.BitAnd: "$bitand", ast.LShift: "$shift",
 }  # fmt: skip
 CHAINED = (ast.Add, ast.Mult)  # of up to so many terms
 MOST_TERMS = 5
@@ -48,9 +48,11 @@ class Takes(NamedTuple):
 
 FUNCTIONS = {
     "Counter": Takes(1, 1), "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1),
-    "abs": Takes(1, 1), "all": Takes(1, 1), "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1),
+    "abs": Takes(1, 1), "all": Takes(1, 1), "any": Takes(1, 1), "bisect_left": Takes(2, 2), "bool": Takes(1, 1),
+    "dict": Takes(0, 1),
     "divmod": Takes(2, 2), "enumerate": Takes(1, 2),
-    "fields": Takes(1, 1), "float": Takes(1, 1), "gcd": Takes(2, 2), "getattr": Takes(2, 2), "int": Takes(1, 1),
+    "fields": Takes(1, 1), "float": Takes(1, 1), "gcd": Takes(2, 2), "getattr": Takes(2, 2), "insort": Takes(2, 2),
+    "int": Takes(1, 1),
     "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
     "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2),
     "partial": Takes(1, None, ("*",)), "range": Takes(1, 2),
@@ -62,19 +64,21 @@ FUNCTIONS = {
 OF_MODULES = {"dict.fromkeys": Takes(1, 2), "json.loads": Takes(1, 1), "re.compile": Takes(1, 2)}
 ORIGINS = {  # what a module has to import to mean it; the others are Python's own
     "Counter": "collections.Counter", "Decimal": "decimal.Decimal", "Mapping": "collections.abc.Mapping",
-    "Path": "pathlib.Path",
+    "Path": "pathlib.Path", "bisect_left": "bisect.bisect_left", "insort": "bisect.insort",
     "fields": "dataclasses.fields", "gcd": "math.gcd", "partial": "functools.partial",
     "replace": "dataclasses.replace", "json": "json", "re": "re",
 }  # fmt: skip
 TYPES = {"Mapping", "bool", "dict", "float", "int", "list", "str", "tuple"}  # to ask for, not only to call
 METHODS = {
-    "_asdict": Takes(0, 0), "_replace": Takes(0, 0, ("*",)), "append": Takes(1, 1), "endswith": Takes(1, 1),
+    "_asdict": Takes(0, 0), "_replace": Takes(0, 0, ("*",)), "add": Takes(1, 1), "append": Takes(1, 1),
+    "bit_length": Takes(0, 0), "endswith": Takes(1, 1),
     "format": Takes(0, None), "fullmatch": Takes(1, 1), "get": Takes(1, 2), "index": Takes(1, 1),
     "isascii": Takes(0, 0), "isdigit": Takes(0, 0), "islower": Takes(0, 0), "items": Takes(0, 0),
     "join": Takes(1, 1), "keys": Takes(0, 0),
     "lower": Takes(0, 0), "partition": Takes(1, 1),
-    "pop": Takes(0, 0), "read_text": Takes(0, 0, ("encoding",)), "replace": Takes(2, 2),
-    "search": Takes(1, 1), "split": Takes(0, 1), "startswith": Takes(1, 1), "strip": Takes(0, 0),
+    "pop": Takes(0, 2), "read_text": Takes(0, 0, ("encoding",)), "remove": Takes(1, 1), "replace": Takes(2, 2),
+    "search": Takes(1, 1), "setdefault": Takes(2, 2), "split": Takes(0, 1), "startswith": Takes(1, 1),
+    "strip": Takes(0, 0),
     "translate": Takes(1, 1), "upper": Takes(0, 0), "values": Takes(0, 0),
 }  # fmt: skip
 NAME = re.compile(
@@ -216,12 +220,21 @@ class Folded(ast.NodeTransformer):
         match node:
             case ast.Compare(ast.Constant(one), [ast.Eq() | ast.NotEq() as sign], [ast.Constant(other)]):
                 return ast.copy_location(ast.Constant((one == other) == isinstance(sign, ast.Eq)), node)
+            case ast.Compare(ast.Constant(int() as one), [ast.Gt()], [ast.Constant(int() as other)]):
+                return ast.copy_location(ast.Constant(one > other), node)
             case ast.Compare(ast.Constant(one), [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
                 return ast.copy_location(ast.Constant((one is None) == isinstance(sign, ast.Is)), node)
             case ast.Compare(ast.Constant(one), [ast.In() | ast.NotIn() as sign], [ast.Tuple(several)]):
                 if all(isinstance(other, ast.Constant) for other in several):
                     is_one = one in [other.value for other in several if isinstance(other, ast.Constant)]
                     return ast.copy_location(ast.Constant(is_one == isinstance(sign, ast.In)), node)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        match node:  # the beginning of a text
+            case ast.Subscript(ast.Constant(str() as text), ast.Slice(None, ast.Constant(int() as end), None)):
+                return ast.copy_location(ast.Constant(text[:end]), node)
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
@@ -275,14 +288,14 @@ class Unasked(Folded):
         match node:
             case ast.Subscript(ast.Name("a"), ast.Constant(str() as name), ast.Load()) if name in self.defaults:
                 return ast.copy_location(ast.Constant(self.defaults[name]), node)
-        return self.generic_visit(node)
+        return super().visit_Subscript(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         match node:
-            case ast.Compare(asked, [ast.Eq()], [ast.Constant(str() as value)]) if (
+            case ast.Compare(asked, [ast.Eq() | ast.NotEq() as sign], [ast.Constant(str() as value)]) if (
                 f"{option_of(asked)}={value}" in self.defaults
             ):
-                return ast.copy_location(ast.Constant(False), node)
+                return ast.copy_location(ast.Constant(isinstance(sign, ast.NotEq)), node)
         return super().visit_Compare(node)
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
@@ -318,6 +331,8 @@ def option_of(node: ast.expr) -> str:
     """The name of the option whose value this is: of the question, of a record, or of a function."""
     match node:
         case ast.Subscript(ast.Name("a"), ast.Constant(str() as name)):
+            return name
+        case ast.Call(ast.Attribute(_, "get"), [ast.Constant(str() as name)]):
             return name
         case ast.Attribute(_, name) | ast.Name(name):
             return name
@@ -563,7 +578,7 @@ def used(statement: ast.AST, taken: Container[str]) -> Iterator[ast.Name | ast.A
     read in methods whose names are not `taken` from anything.
     """
     for field, value in ast.iter_fields(statement):
-        if field in ("annotation", "returns", "decorator_list", "bases"):
+        if field in ("annotation", "returns", "decorator_list"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(statement, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name not in taken:
@@ -585,11 +600,29 @@ def translate(
     A folder that is a package gives its modules by their dotted names. Options that are `unasked` have one value each.
     Functions of which another script does what they do `elsewhere` give an empty text.
     """
+    return translate_apart(folders, wanted, {}, unasked, elsewhere)[0]
+
+
+def together(*wanted: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Names of modules that are wanted here and there."""
+    places = dict.fromkeys(place for each in wanted for place in each)
+    return {place: [name for each in wanted for name in each.get(place, ())] for place in places}
+
+
+def translate_apart(
+    folders: list[Path],
+    first: Mapping[str, Iterable[str]],
+    later: Mapping[str, Iterable[str]],
+    unasked: Mapping[str, Any] | None = None,
+    elsewhere: Container[str] = (),
+) -> tuple[str, str]:
+    """The same of names that are wanted first, and what names that are wanted later need beside it."""
+    wanted = together(first, later)
     paths = {name: path for folder in folders for name, path in modules_in(folder)}
     modules: dict[str, Module] = {}
     needed: dict[str, set[str]] = {}
     order: list[str] = []
-    taken = {"__init__"}  # names that are read of anything
+    taken = {"__init__", "__post_init__"}  # names that are read of anything
 
     def module(name: str) -> Module:
         if name not in modules:
@@ -612,9 +645,9 @@ def translate(
                     elif isinstance(node.value, ast.Name) and node.value.id in of.modules:
                         need(node.value.id, node.attr)
 
-    def need_all() -> list[ast.stmt]:
+    def need_all(asked: Mapping[str, Iterable[str]] = wanted) -> list[ast.stmt]:
         needed.clear()
-        for place, names in wanted.items():
+        for place, names in asked.items():
             for name in names:
                 if name not in module(place).bound:
                     raise TranslationError(f"{place}.py: there is no {name}")
@@ -640,6 +673,8 @@ def translate(
     unread = unread_fields(kept)
     for statement in kept:
         spare(statement, unread)
+    need_all(first)
+    at_first = {place: {*names} for place, names in needed.items()}
     need_all()  # without what only those texts were made of
     known = {name for names in needed.values() for name in names}
     definitions = {s.name: s for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)}
@@ -653,7 +688,13 @@ def translate(
     described = {ast.unparse(call.args[0]) for s in kept for call in ast.walk(s) if asks_fields(call)}
     for writer in writers:
         writer.described = described
-    return "\n".join(writer.module() for writer in writers)
+    rest = {place: names - at_first.get(place, set()) for place, names in needed.items()}
+    texts = []
+    for some in (at_first, rest):
+        for place, writer in zip(order, writers, strict=True):
+            writer.needed = some.get(place, set())
+        texts.append("\n".join(writer.module() for writer in writers))
+    return texts[0], texts[1]
 
 
 def narrows(test: ast.expr) -> bool:
@@ -664,6 +705,11 @@ def narrows(test: ast.expr) -> bool:
         case ast.Compare(_, [ast.IsNot()], [ast.Constant(None)]) | ast.Call(ast.Name("isinstance")):
             return True
     return False
+
+
+def is_of_errors(statement: ast.stmt) -> TypeGuard[ast.ClassDef]:
+    """Whether it defines an error that says no more than its text."""
+    return isinstance(statement, ast.ClassDef) and [ast.unparse(base) for base in statement.bases] == ["Exception"]
 
 
 def asks_fields(node: ast.AST) -> TypeGuard[ast.Call]:
@@ -765,6 +811,7 @@ class Writer:
         here = {*module.bound, *module.imports}
         self.seen = {name for each in classes if each.name in here for name in methods_of(each)}
         self.whole = whole  # whether another module imports it as one
+        self.parents: Mapping[str, ast.FunctionDef] = {}  # in a class that is made of another, the methods of that
         self.self_of_class = ""  # in a method of a class that is no record: by which name it has what it is called of
         self.scopes: list[dict[str, str]] = []  # of each function, inwards: a name and the short one that it gets
         self.functions: list[dict[str, ast.FunctionDef]] = []  # of each as well, the functions that it defines
@@ -830,12 +877,12 @@ class Writer:
                 return f"{name} = {self.in_place_of(s, op)}({name},{self.expr(value)});"
             case ast.AugAssign(
                 target=ast.Subscript(
-                    value=ast.Name() as whole,
+                    value=(ast.Name() | ast.Attribute(value=ast.Name())) as whole,
                     slice=(ast.Constant() | ast.Name() | ast.Attribute(value=ast.Name())) as at,
                 ),
                 op=op,
             ):
-                holder, key = self.name(whole.id), self.expr(at)
+                holder, key = self.expr(whole), self.expr(at)
                 return f"$put({holder},{key},{self.in_place_of(s, op)}($item({holder},{key}), {self.expr(s.value)}));"
             case ast.AugAssign(target=ast.Attribute() as target, op=op, value=value):
                 owned = self.target(target)
@@ -863,16 +910,28 @@ class Writer:
                 return f"try {self.block(s.body)} catch ({error}) {{ {other} {self.block(handler.body)[1:]}"
             case ast.Raise(exc=ast.Call(func=ast.Name(id="ValueError"), args=[text], keywords=[])):
                 return f"$no({self.expr(text)});"
+            case ast.Raise(
+                exc=ast.Call(func=ast.Name(id="KeyError"), args=[key], keywords=[])
+            ):  # which nothing catches
+                return f"$raise({self.expr(key)});"
             case ast.Assert(test=test, msg=None) if narrows(test):
                 return ""
             case ast.Assert(test=test, msg=message):
                 what = self.expr(message) if message else json.dumps(ast.unparse(test))
                 return f"if ({self.test(ast.UnaryOp(ast.Not(), test))}) $raise({what});"
+            case ast.Delete(targets=[ast.Subscript(value=whole, slice=at)]) if not isinstance(at, ast.Slice):
+                return f"$m_pop({self.expr(whole)},{self.alone(at)});"
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=name), args=[text], keywords=[])) if self.is_error(name):
+                return f"throw new {self.name(name)}({self.expr(text)});"
             case ast.Continue() | ast.Break():
                 return f"{type(s).__name__.lower()};"
-            case ast.Pass():
+            case ast.Pass() | ast.Nonlocal():
                 return ""
         raise self.refuse(s)
+
+    def is_error(self, name: str) -> bool:
+        """Whether it is an error that a module here defines."""
+        return any(is_of_errors(each) and each.name == name for each in self.definitions.values())
 
     def function(self, s: ast.FunctionDef, is_method: bool = False) -> str:
         a = s.args
@@ -893,6 +952,7 @@ class Writer:
         body = s.body
         inner = set(name for statement in body for name in assigned(statement)) - {p.arg for p in parameters}
         inner -= {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
+        inner -= {name for node in own(s) if isinstance(node, ast.Nonlocal) for name in node.names}
         values = [f" = {self.expr(default)}" if default else "" for default in defaults]
         if a.kwarg:
             values[len(parameters) - 1] = " = new Map()"
@@ -923,6 +983,8 @@ class Writer:
 
     def record(self, s: ast.ClassDef) -> str:
         """A NamedTuple or a frozen dataclass of fields and methods; or a class of methods alone."""
+        if is_of_errors(s):
+            return f"class {self.local(s.name)} extends Error {{}}"
         kinds = [ast.unparse(base) for base in s.bases] or [ast.unparse(each) for each in s.decorator_list]
         fields = [field for field in s.body if isinstance(field, ast.AnnAssign)]
         own = methods_of(s)
@@ -934,13 +996,17 @@ class Writer:
             and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))
         ]
         is_record = kinds in (["NamedTuple"], ["dataclass(frozen=True)"]) and not (s.bases and s.decorator_list)
-        is_plain = not kinds and not fields and "__init__" in own
-        special = [name for name in own if name.startswith("__") and not (is_plain and name == "__init__")]
+        parent = s.bases[0] if len(s.bases) == 1 and kinds[0] in self.definitions else None
+        is_plain = (not kinds or parent is not None) and not fields and "__init__" in own
+        begins = "__init__" if is_plain else "__post_init__"
+        special = [name for name in own if name.startswith("__") and name != begins]
         if others or special or not (is_record or is_plain):
             raise self.refuse(s, "a class that is more than fields and methods of a NamedTuple or a frozen dataclass")
+        above = self.called(parent) if parent else None
+        self.parents = methods_of(above) if isinstance(above, ast.ClassDef) else {}
         methods = self.own_methods(s, own, is_plain)
         if is_plain:
-            return f"const {self.local(s.name)} = $class({methods});"
+            return f"const {self.local(s.name)} = $class({methods}{f',{self.expr(parent)}' if parent else ''});"
         parts = []
         for field in fields:
             kind = field.annotation.id if isinstance(field.annotation, ast.Name) else ""
@@ -1023,7 +1089,11 @@ class Writer:
     def loop(self, target: ast.expr, iterated: str, body: str) -> str:
         if not isinstance(target, ast.Tuple):
             return f"for ({self.target(target)} of {self.each(iterated)}) {{{body}}}"
-        return f"for ({self.target(target)} of {self.in_parts(iterated, target)}) {{{body}}}"
+        parts, whole = self.in_parts(iterated, target), "$unpack_each("
+        if not parts.startswith(whole):
+            return f"for ({self.target(target)} of {parts}) {{{body}}}"
+        shape, values = self.shape(target), iterated  # without a generator between
+        return f"for (let $x of {self.each(values)}) {{{self.target(target)} = $unpack($x,{shape});{body}}}"
 
     def in_parts(self, iterated: str, target: ast.Tuple) -> str:
         """What goes through it, in parts; a dict's items are pairs."""
@@ -1054,9 +1124,10 @@ class Writer:
         """Whether an error is one of those that are named."""
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         names = [kind.id if isinstance(kind, ast.Name) else "" for kind in kinds]
-        if any(name not in CAUGHT for name in names):
-            raise self.refuse(handler, f"an except of other errors than {', '.join(CAUGHT)}")
-        return " || ".join(f"{error} instanceof {CAUGHT[name]}" for name in names if CAUGHT[name]) or "false"
+        if any(name not in CAUGHT and not self.is_error(name) for name in names):
+            raise self.refuse(handler, f"an except of other errors than {', '.join(CAUGHT)} and those that are ours")
+        caught = [CAUGHT[name] if name in CAUGHT else self.name(name) for name in names]
+        return " || ".join(f"{error} instanceof {name}" for name in caught if name) or "false"
 
     def in_place_of(self, node: ast.AST, op: ast.operator) -> str:
         return IN_PLACE.get(type(op)) or self.binary(node, op)
@@ -1286,6 +1357,8 @@ class Writer:
             f"{k.arg}: {self.alone(k.value)}" if k.arg else f"...$own({self.expr(k.value)})" for k in node.keywords
         )
         both = [*arguments, *([f"{{ {named} }}"] if named else [])]
+        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "super()":
+            return self.call_of_own(node, node.func.attr, "super", arguments, self.parents)
         if isinstance(node.func, ast.Attribute) and not (
             isinstance(node.func.value, ast.Name) and node.func.value.id in self.of.modules
         ):
@@ -1323,16 +1396,19 @@ class Writer:
             return f"{function}({','.join(arguments + where)})"
         return f"$call({function}, [{','.join(arguments)}], {{ {named} }})"
 
-    def call_of_own(self, node: ast.Call, name: str, whole: str, arguments: list[str]) -> str:
-        """Of a method of a class here; where it is asked for, also of what has one by this name in Python."""
+    def call_of_own(
+        self, node: ast.Call, name: str, whole: str, arguments: list[str], methods: Mapping[str, ast.FunctionDef] = {}
+    ) -> str:
+        """Of a method of a class here; where it is asked for, also of what has one by this name in Python. With
+        `methods` of one class it is of that."""
         starred = any(isinstance(each, ast.Starred) for each in node.args)
-        for method in self.methods[name]:
+        for method in [methods[name]] if methods else self.methods[name]:
             names = [p.arg for p in method.args.args[1:]]
             least = len(names) - len(method.args.defaults)
             fits = least <= len(arguments) and (method.args.vararg or len(arguments) <= len(names))
             if node.keywords or method.decorator_list or not (method.args.vararg if starred else fits):
                 raise self.refuse(node, f"a call of .{name}() with other arguments than it takes, or with names")
-        if name not in METHODS:
+        if name not in METHODS or methods:
             return f"{whole}.{name}({','.join(arguments)})"
         takes = METHODS[name]
         fits = not starred and takes.least <= len(arguments) and (takes.most is None or len(arguments) <= takes.most)

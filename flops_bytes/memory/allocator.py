@@ -9,7 +9,7 @@ the ages of blocks), private pools of CUDA graphs, tensors that another stream s
 # --8<-- [start:rules]
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 MIB = 2**20
@@ -86,19 +86,32 @@ class Pool(NamedTuple):
     stream: int
 
 
-@dataclass(eq=False)
-class Block:
-    """A piece of a segment, between its neighbours in it."""
+class FreeLists:
+    """What a pool has that is not taken."""
 
-    pool: Pool
-    segment: int  # its address
-    address: int
-    size: int  # bytes
-    taken: bool = False
-    mapped: bool = True  # False: addresses without memory, in a segment that can grow
-    requested: int = 0  # bytes, if taken
-    before: "Block | None" = field(default=None, repr=False)
-    after: "Block | None" = field(default=None, repr=False)
+    def __init__(self, small: bool) -> None:
+        self.small = small
+        self.ready: list[tuple[int, int]] = []  # (size, address): the best fit comes first
+        self.unmapped: list[int] = []  # addresses
+
+
+class Block:
+    """A piece of a segment, which lies at an address, between its neighbours in it."""
+
+    def __init__(
+        self,
+        pool: FreeLists,
+        segment: int,
+        address: int,
+        size: int,
+        mapped: bool = True,
+        before: "Block | None" = None,
+        after: "Block | None" = None,
+    ) -> None:
+        self.pool, self.segment, self.address, self.nbytes = pool, segment, address, size
+        self.taken, self.requested = False, 0  # bytes
+        self.mapped = mapped  # False: addresses without memory, in a segment that can grow
+        self.before, self.after = before, after
 
     def cut(self, size: int) -> "Block":
         """Keeps the first `size` bytes; what is left becomes the block behind it."""
@@ -106,14 +119,14 @@ class Block:
             self.pool,
             self.segment,
             self.address + size,
-            self.size - size,
+            self.nbytes - size,
             mapped=self.mapped,
             before=self,
             after=self.after,
         )
         if rest.after:
             rest.after.before = rest
-        self.size, self.after = size, rest
+        self.nbytes, self.after = size, rest
         return rest
 
 
@@ -145,8 +158,8 @@ class Allocator:
         self.retries = 0  # num_alloc_retries: how often the cache was emptied, to ask CUDA again
         self.segments: dict[int, int] = {}  # bytes by address; of those that can grow, the bytes that they have
         self._blocks: dict[int, Block] = {}  # by address: taken, free, or without memory
-        self._free: dict[Pool, list[tuple[int, int]]] = {}  # (size, address): the best fit comes first
-        self._unmapped: dict[Pool, list[int]] = {}  # addresses
+        self._small: dict[int, FreeLists] = {}  # by stream
+        self._large: dict[int, FreeLists] = {}
         self._growing: set[int] = set()  # segments
         self.place = place or upwards()
 
@@ -155,28 +168,28 @@ class Allocator:
         if size <= 0:
             raise ValueError(f"{size} bytes: an empty tensor asks for nothing")
         wanted = self.settings.block_bytes(size)
-        pool = Pool(wanted <= SMALL_BYTES, stream)
+        pool = self._lists(wanted <= SMALL_BYTES, stream)
         block = self._best(pool, wanted)
-        return self._take(self._drop(block) if block else self._reserve(pool, wanted), size)
+        return self._take(self._drop(block) if block else self._reserve(pool, wanted), wanted, size)
 
     def allocate_at(self, address: int, size: int) -> bool:
         """Takes the free block that begins there, whether or not the rules would: False if none is large enough."""
-        block = self._blocks.get(address)
-        if not block or block.taken or not block.mapped or block.size < self.settings.block_bytes(size):
+        block, wanted = self._blocks.get(address), self.settings.block_bytes(size)
+        if not block or block.taken or not block.mapped or block.nbytes < wanted:
             return False
-        self._take(self._drop(block), size)
+        self._take(self._drop(block), wanted, size)
         return True
 
     def foresee(self, size: int, stream: int = 0) -> tuple[int, int] | None:
         """The address that a request would get now, and the bytes that are free there; None: CUDA would be asked."""
         wanted = self.settings.block_bytes(size)
-        block = self._best(Pool(wanted <= SMALL_BYTES, stream), wanted)
-        return (block.address, block.size) if block else None
+        block = self._best(self._lists(wanted <= SMALL_BYTES, stream), wanted)
+        return (block.address, block.nbytes) if block else None
 
     def free_at(self, address: int) -> int:
         """The bytes of the free block that begins there; 0 if none does."""
         block = self._blocks.get(address)
-        return block.size if block and block.mapped and not block.taken else 0
+        return block.nbytes if block and block.mapped and not block.taken else 0
 
     def empty_segments(self) -> set[int]:
         """The segments that hold nothing, but for those that grow."""
@@ -188,7 +201,7 @@ class Allocator:
         if not block.taken:
             raise KeyError(address)
         self.requested_bytes -= block.requested
-        self.allocated_bytes -= block.size
+        self.allocated_bytes -= block.nbytes
         block.taken, block.requested = False, 0
         self._keep(block)
 
@@ -218,9 +231,9 @@ class Allocator:
             pieces += [(at - here, 0), (bytes_had, requested)]
             here = at + bytes_had
         pieces.append((address + size - here, 0))
-        block, blocks = self._segment(address, size, pool), []
+        block, blocks = self._segment(address, size, self._lists(pool.small, pool.stream)), []
         for length, requested in (piece for piece in pieces if piece[0]):
-            rest = block.cut(length) if length < block.size else None
+            rest = block.cut(length) if length < block.nbytes else None
             block.taken = bool(requested)
             blocks.append((block, requested))
             block = rest or block
@@ -233,7 +246,7 @@ class Allocator:
     def release(self, segment: int) -> None:
         """Gives a segment back to CUDA. Raises KeyError if there is none, or if something of it is taken."""
         block = self._blocks[segment]
-        if block.taken or block.size != self.segments[segment]:
+        if block.taken or block.nbytes != self.segments[segment]:
             raise KeyError(segment)
         self._drop(block)
         self.reserved_bytes -= self.segments.pop(segment)
@@ -249,10 +262,15 @@ class Allocator:
     # --8<-- [end:allocator]
 
     # --8<-- [start:inside]
-    def _take(self, block: Block, size: int) -> int:
+    def _lists(self, small: bool, stream: int) -> FreeLists:
+        pools = self._small if small else self._large
+        if stream not in pools:
+            pools[stream] = FreeLists(small)
+        return pools[stream]
+
+    def _take(self, block: Block, wanted: int, size: int) -> int:
         """A block that is in no list any more, or what is needed of it."""
-        wanted = self.settings.block_bytes(size)
-        if self.settings.splits(block.size, wanted, block.pool.small):
+        if self.settings.splits(block.nbytes, wanted, block.pool.small):
             rest, block.taken = block.cut(wanted), True
             self._keep(rest)
         return self._took(block, size)
@@ -261,54 +279,54 @@ class Allocator:
         block.taken, block.requested = True, size
         self._blocks[block.address] = block
         self.requested_bytes += size
-        self.allocated_bytes += block.size
+        self.allocated_bytes += block.nbytes
         self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
         return block.address
 
     def _keep(self, block: Block) -> None:
         """Merges a block with its neighbours that are as free as it is, and lists it."""
+        before, after = block.before, block.after
+        if before and not before.taken and before.mapped == block.mapped:
+            self._blocks.pop(block.address, None)
+            self._drop(before)
+            block.address, block.nbytes, block.before = before.address, before.nbytes + block.nbytes, before.before
+        if after and not after.taken and after.mapped == block.mapped:
+            self._drop(after)
+            block.nbytes, block.after = block.nbytes + after.nbytes, after.after
         self._blocks[block.address] = block
-        for other in (block.before, block.after):
-            if other and not other.taken and other.mapped == block.mapped:
-                self._drop(other)
-                first, second = (other, block) if other is block.before else (block, other)
-                del self._blocks[block.address]
-                block.address, block.size = first.address, first.size + second.size
-                block.before, block.after = first.before, second.after
-                self._blocks[block.address] = block
         if block.before:
             block.before.after = block
         if block.after:
             block.after.before = block
         if block.mapped:
-            insort(self._free.setdefault(block.pool, []), (block.size, block.address))
+            insort(block.pool.ready, (block.nbytes, block.address))
         else:
-            insort(self._unmapped.setdefault(block.pool, []), block.address)
+            insort(block.pool.unmapped, block.address)
 
     def _drop(self, block: Block) -> Block:
         """Out of its list."""
         if block.mapped:
-            free = self._free[block.pool]
-            free.pop(bisect_left(free, (block.size, block.address)))
+            block.pool.ready.pop(bisect_left(block.pool.ready, (block.nbytes, block.address)))
         else:
-            self._unmapped[block.pool].remove(block.address)
+            block.pool.unmapped.remove(block.address)
         return self._blocks.pop(block.address)
 
-    def _best(self, pool: Pool, wanted: int) -> Block | None:
+    def _best(self, pool: FreeLists, wanted: int) -> Block | None:
         """The smallest free block that is large enough; of equally large ones, that at the lowest address."""
-        free = self._free.get(pool, [])
+        free = pool.ready
         at = bisect_left(free, (wanted, 0))
         if at == len(free):
             return None
-        while at + 1 < len(free) and self._could_have(free[at + 1]) < self._could_have(free[at]):
-            at += 1  # one that can grow counts with the addresses behind it
+        if self._growing:
+            while at + 1 < len(free) and self._could_have(free[at + 1]) < self._could_have(free[at]):
+                at += 1  # one that can grow counts with the addresses behind it
         return self._blocks[free[at][1]] if self.settings.fits(free[at][0], wanted) else None
 
     def _could_have(self, free: tuple[int, int]) -> int:
         after = self._blocks[free[1]].after
-        return free[0] + (after.size if after and not after.mapped else 0)
+        return free[0] + (after.nbytes if after and not after.mapped else 0)
 
-    def _reserve(self, pool: Pool, wanted: int) -> Block:
+    def _reserve(self, pool: FreeLists, wanted: int) -> Block:
         """A block of memory that is new from CUDA, in no list."""
         size = segment_bytes(wanted)
         if not self._has_room(size) and not (self._release_oversize(pool, wanted) and self._has_room(size)):
@@ -323,7 +341,7 @@ class Allocator:
     def _has_room(self, size: int) -> bool:
         return self.capacity_bytes is None or self.reserved_bytes + size <= self.capacity_bytes
 
-    def _segment(self, address: int, size: int, pool: Pool) -> Block:
+    def _segment(self, address: int, size: int, pool: FreeLists) -> Block:
         self.segments[address] = 0
         self._count(address, size)
         return Block(pool, address, address, size)
@@ -333,10 +351,9 @@ class Allocator:
         self.reserved_bytes += size
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
-    def _release_oversize(self, pool: Pool, wanted: int) -> bool:
+    def _release_oversize(self, pool: FreeLists, wanted: int) -> bool:
         """With max_split_size: the smallest free segment that is large enough goes, or the largest until they are."""
-        limit = self.settings.max_split_size_bytes
-        free = self._free.get(pool, [])
+        limit, free = self.settings.max_split_size_bytes, pool.ready
         if limit is None:
             return False
         wanted = max(wanted, limit)
@@ -353,18 +370,20 @@ class Allocator:
     # --8<-- [end:inside]
 
     # --8<-- [start:expandable]
-    def _grow(self, pool: Pool, wanted: int) -> Block:
+    def _grow(self, pool: FreeLists, wanted: int) -> Block:
         """A block at the lowest addresses that have room, to which pages are added as needed, in no list."""
-        first = next(filter(None, (self._room(at, wanted) for at in self._unmapped.get(pool, []))), None)
+        rooms = (self._room(at, wanted) for at in pool.unmapped)
+        first = next((block for block in rooms if block), None)
         if first is None:
             address = self.place(ADDRESS_BYTES)
             self.segments[address] = 0
             self._growing.add(address)
-            self._keep(first := Block(pool, address, address, ADDRESS_BYTES, mapped=False))
+            first = Block(pool, address, address, ADDRESS_BYTES, mapped=False)
+            self._keep(first)
         block = first if first.mapped else self._map(first, wanted)
-        while block.size < wanted:
+        while block.nbytes < wanted:
             assert block.after  # addresses without memory, as _room() saw
-            block = self._map(block.after, min(wanted - block.size, block.after.size))
+            block = self._map(block.after, min(wanted - block.nbytes, block.after.nbytes))
         return self._drop(block)
 
     def _room(self, address: int, wanted: int) -> Block | None:
@@ -375,14 +394,14 @@ class Allocator:
             block = block.before
         first, room = block, 0
         while block and not block.taken and room < wanted:
-            room, block = room + block.size, block.after
+            room, block = room + block.nbytes, block.after
         return first if room >= wanted else None
 
     def _map(self, block: Block, size: int) -> Block:
         """Gives whole pages of memory to the first addresses of a block that has none."""
-        size = min(up(size, _page(block.pool)), block.size)
+        size = min(up(size, _page(block.pool)), block.nbytes)
         self._drop(block)
-        rest = block.cut(size) if size < block.size else None
+        rest = block.cut(size) if size < block.nbytes else None
         block.mapped = True
         self._count(block.segment, size)
         if rest:
@@ -394,21 +413,22 @@ class Allocator:
         """Gives back the whole pages of a free block."""
         start, page = block.segment, _page(block.pool)
         begin = start + up(block.address - start, page)
-        end = start + (block.address + block.size - start) // page * page
+        end = start + (block.address + block.nbytes - start) // page * page
         if end <= begin:
             return
         pieces = [self._drop(block)]
-        if end < block.address + block.size:
+        if end < block.address + block.nbytes:
             pieces.append(block.cut(end - block.address))
         if begin > block.address:
             pieces.append(block)
-            block = pieces[0] = block.cut(begin - block.address)
+            block = block.cut(begin - block.address)
+            pieces[0] = block
         block.mapped = False
         self._count(block.segment, begin - end)
         for piece in pieces[1:]:
             self._keep(piece)
         self._keep(block)
-        if block.size == ADDRESS_BYTES:
+        if block.nbytes == ADDRESS_BYTES:
             self._drop(block)
             self._growing.remove(block.segment)
             del self.segments[block.segment]
@@ -416,7 +436,7 @@ class Allocator:
     # --8<-- [end:expandable]
 
 
-def _page(pool: Pool) -> int:
+def _page(pool: FreeLists) -> int:
     return SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
 
 

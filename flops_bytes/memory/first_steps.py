@@ -100,9 +100,12 @@ class Writer:
         self.peaks: dict[str, int] = {}
         self.moment = ""
         self.step = 0
-        self.between: dict[bool, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
+        self.passes: dict[tuple[int, int], Pass] = {}  # by tokens, and whether gradients are there already
+        self.between: dict[int, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
         self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
-        self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
+        self.weights = self.trained
+        if run.config.adapters:
+            self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
         self.has_state = False
         self.workspaces = 0  # that are there
         self.gradients: dict[str, int] = {}  # storages, by the tensor's name
@@ -131,7 +134,7 @@ class Writer:
             self.changes.append((number, -self.sizes[number], self.streams[number]))
             self.live_bytes -= self.sizes[number]
 
-    def begin(self, moment: str, told: str) -> None:
+    def mark(self, moment: str, told: str) -> None:
         """A moment begins."""
         self.parts.append((len(self.changes), told))
         self.moment = moment
@@ -164,7 +167,7 @@ class Writer:
 
     def load(self) -> None:
         run = self.run
-        self.begin("load", "load")
+        self.mark("load", "load")
         self.load_weights()
         for line in ("adapters", "master"):
             self.split(line, run.state.get(line, 0))
@@ -212,7 +215,7 @@ class Writer:
         """A micro-batch forward and backward: the first of its step, or one whose gradients are added."""
         run = self.run
         reduces = run.sharding.reduces
-        found = self.pass_of(seq_len, not is_first and not reduces)
+        found = self.pass_of(seq_len, int(not is_first and not reduces))
         batch = [self.take("batch", INT64 * run.config.batch * seq_len) for _ in range(2)]
         here: list[int] = [-1] * len(found.lines)
         whole = {storage: name for name, storage in found.gradients.items()} if reduces else {}
@@ -240,7 +243,7 @@ class Writer:
         for number in batch:
             self.give(number)
 
-    def pass_of(self, seq_len: int, accumulated: bool) -> Pass:
+    def pass_of(self, seq_len: int, accumulated: int) -> Pass:
         """As it was recorded; of a length between the shortest and the longest as these two say, if they do."""
         between = self.between.get(accumulated)
         if between is None:
@@ -259,15 +262,17 @@ class Writer:
         found = between_passes(ends[0], ends[1], seq_len - low, high - low)
         return self.recorded(seq_len, accumulated) if found is None else found
 
-    def recorded(self, seq_len: int, accumulated: bool) -> Pass:
+    def recorded(self, seq_len: int, accumulated: int) -> Pass:
         run = self.run
-        config = run.config._replace(seq_len=seq_len, accumulated=accumulated)
-        return record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
+        if (seq_len, accumulated) not in self.passes:
+            config = run.config._replace(seq_len=seq_len, accumulated=accumulated > 0)
+            self.passes[seq_len, accumulated] = record_pass(run.stack, run.family, config, run.sharding.holds_inputs)
+        return self.passes[seq_len, accumulated]
 
     def turn(self, part: Part, unit: str) -> str:
         """Another part begins: its unit."""
         direction = "backward" if part.is_backward else "forward"
-        self.begin(moment_of_part(part, self.depth), f"step {self.step}, {direction}, {part.name}")
+        self.mark(moment_of_part(part, self.depth), f"step {self.step}, {direction}, {part.name}")
         self.keep_beside(self.bytes_beside(part))
         now = unit_of(part.name)
         if now == unit:
@@ -341,7 +346,11 @@ class Writer:
             self.give(number)
         self.waiting, self.sent = [], -1
 
-    # The update
+    # Between steps
+
+    def start_step(self) -> None:
+        self.step += 1
+        self.peaks = {}
 
     def make_state_of(self, name: str) -> None:
         """The moments of one tensor, when it is updated for the first time."""
@@ -350,9 +359,9 @@ class Writer:
             for _ in range(2):
                 self.take("optimizer", share // 2)
 
-    def update(self) -> None:
+    def finish_step(self) -> None:
         run = self.run
-        self.begin("update", f"step {self.step}, update")
+        self.mark("update", f"step {self.step}, update")
         self.keep_beside(run.beside.get("update", 0))
         recipe = RECIPES["fp32" if run.config.adapters else run.config.recipe]
         casts: list[int] = []
@@ -364,7 +373,7 @@ class Writer:
                     self.give(self.gradients.get(name, -1))
                 self.gradients = {}
             if not self.has_state:
-                self.split("optimizer", run.state.get("optimizer", 0), pieces=2)
+                self.split("optimizer", run.state.get("optimizer", 0), 2)
         if run.config.update == "foreach":
             pieces = self.split("temporaries", run.update_bytes)
         else:
@@ -380,11 +389,10 @@ def written(run: Run) -> Steps:
     writer, ends = Writer(run), list[int]()
     writer.load()
     for micro_batches in run.lengths:
-        writer.step += 1
-        writer.peaks = {}
+        writer.start_step()
         for place, seq_len in enumerate(micro_batches):
             writer.go(seq_len, place == 0)
-        writer.update()
+        writer.finish_step()
         ends.append(len(writer.changes))
     return Steps(writer.changes, writer.parts, writer.lines, writer.peaks, ends)
 
@@ -414,8 +422,8 @@ def replay(
     allocator = Allocator(settings, place or downwards(), capacity_bytes)
     addresses = [0] * len(steps.lines)
     last = steps.ends[-2] if len(steps.ends) > 1 else 0
-    earlier = 0
-    for turn, (storage, nbytes, stream) in enumerate(steps.changes):
+    turn = earlier = 0
+    for storage, nbytes, stream in steps.changes:
         if turn == last:
             earlier = allocator.retries
         if nbytes < 0:
@@ -425,6 +433,7 @@ def replay(
                 addresses[storage] = allocator.allocate(nbytes, stream)
             except OutOfMemory:
                 return Replay(allocator.allocated_bytes, allocator.reserved_bytes, allocator.retries, turn)
+        turn += 1  # noqa: SIM113 (on a page enumerate() takes as long as the allocator)
     return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries - earlier)
 
 

@@ -36,7 +36,7 @@ class Outside(NamedTuple):
     name: str
     low_bytes: int
     high_bytes: int
-    source: str  # a key of SOURCES
+    rests_on: str  # a key of SOURCES
     assumed_of: str = ""  # the cards whose readings stand in for this card's; "" where the source is about the card
 
 
@@ -51,7 +51,7 @@ class Chip(NamedTuple):
 
     multiprocessors: int
     capability: int  # CUDA's compute capability, ten times
-    channels: tuple[int, int] = (2, 2)  # of NCCL in a node, the fewest and the most
+    node_channels: tuple[int, int] = (2, 2)  # of NCCL, the fewest and the most
     nvls: int = 0  # channels of NVLS in a node
 
 
@@ -105,7 +105,7 @@ class Full(NamedTuple):
     used: int  # by this process, in hundredths of a GiB
     allocated: int  # in hundredths of a GiB
     cached: int  # "reserved by PyTorch but unallocated", in hundredths of a MiB
-    source: str
+    rests_on: str
 
 
 FULL = [
@@ -151,7 +151,7 @@ def kernels_read() -> list[Outside]:
         beside = ((full.used - full.allocated) * 2**30 - full.cached * MIB) // 100
         context = context_line(full.gpu)
         low = max(0, beside - ROUNDED_BYTES - context.high_bytes)
-        lines.append(Outside(full.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, full.source))
+        lines.append(Outside(full.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, full.rests_on))
     return lines
 
 
@@ -164,7 +164,7 @@ def kernels_line(gpu: str) -> Outside:
     read = own or alike or lines
     assumed = "" if own else alike[0].name if alike else "H200, A100, T4, RTX 4090 and 5090"
     low, high = min(line.low_bytes for line in read), max(line.high_bytes for line in read)
-    return Outside("kernels", low, high, read[0].source, assumed)
+    return Outside("kernels", low, high, read[0].rests_on, assumed)
 
 
 # --8<-- [end:context]
@@ -207,14 +207,14 @@ def power_up(n: int) -> int:
 
 def linked(chip: Chip) -> bool:
     """Whether NVLink joins a node's GPUs; else they may meet in the host's memory, and so may nodes."""
-    return chip.channels[0] > 2
+    return chip.node_channels[0] > 2
 
 
 def node_channels(chip: Chip, local: int, nodes: int, cards: int) -> tuple[int, int]:
     """Channels of a communicator, the fewest and the most. Between nodes two for each network card that its GPUs of a
     node have, twice as many from Hopper on while they are few: NVIDIA/nccl, issues 1453 (8 GPUs) and 1189 (2)."""
     if nodes == 1:
-        return chip.channels
+        return chip.node_channels
     channels = 2 * min(local, cards)
     if chip.capability >= 90 and linked(chip):
         channels *= 2
@@ -260,36 +260,32 @@ def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> t
 
 
 def nccl_lines(
-    gpu: str, gpus: int, node_gpus: int, tensor: int = 1, pipeline: int = 1, expert: int = 1, network_cards: int = 0
+    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
 ) -> list[Outside]:
     """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the data group,
     of which expert groups are parts, then stages. Each has buffers of its own."""
-    data = gpus // (tensor * pipeline)
-    cards = network_cards or node_gpus
-    near = {
-        "data": max(1, min(data, node_gpus // tensor)),
-        "tensor": min(tensor, node_gpus),
-        "pipeline": max(1, min(pipeline, node_gpus // (tensor * data))),
-        "expert": max(1, min(expert, node_gpus // tensor)),
-    }
-    ranks = {"data": data, "tensor": tensor, "pipeline": pipeline, "expert": expert}
+    data, cards = gpus // (tensor * pipeline), network_cards or node_gpus
     chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
-    assumed = "" if gpu in CHIPS else "all cards"
     lines: list[Outside] = []
-    for name, count in ranks.items():
-        if count == 1:
-            continue
-        nodes = -(-count // near[name])
-        if name == "expert":
-            found = [pairs_bytes(chip, count - 1, near[name], nodes, cards) for chip in chips]
-        elif name == "pipeline":
-            found = [pairs_bytes(chip, min(2, count - 1), near[name], nodes, cards) for chip in chips]
-        else:
-            found = [collective_bytes(chip, count, near[name], cards) for chip in chips]
-        source = "nccl-all-to-all" if name == "expert" else "nccl"
-        lines.append(
-            Outside(f"nccl_{name}", min(low for low, _ in found), max(high for _, high in found), source, assumed)
-        )
+
+    def add(name: str, found: list[tuple[int, int]], source: str) -> None:
+        low, high = min(low for low, _ in found), max(high for _, high in found)
+        lines.append(Outside(name, low, high, source, "" if gpu in CHIPS else "all cards"))
+
+    if data > 1:
+        near = max(1, min(data, node_gpus // tensor))
+        add("nccl_data", [collective_bytes(chip, data, near, cards) for chip in chips], "nccl")
+    if tensor > 1:
+        near = min(tensor, node_gpus)
+        add("nccl_tensor", [collective_bytes(chip, tensor, near, cards) for chip in chips], "nccl")
+    if pipeline > 1:
+        near = max(1, min(pipeline, node_gpus // (tensor * data)))
+        nodes, peers = -(-pipeline // near), min(2, pipeline - 1)
+        add("nccl_pipeline", [pairs_bytes(chip, peers, near, nodes, cards) for chip in chips], "nccl")
+    if expert > 1:
+        near = max(1, min(expert, node_gpus // tensor))
+        nodes = -(-expert // near)
+        add("nccl_expert", [pairs_bytes(chip, expert - 1, near, nodes, cards) for chip in chips], "nccl-all-to-all")
     return lines
 
 
@@ -297,9 +293,9 @@ def nccl_lines(
 
 
 def outside_lines(
-    gpu: str, gpus: int, node_gpus: int, tensor: int = 1, pipeline: int = 1, expert: int = 1, network_cards: int = 0
+    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
 ) -> list[Outside]:
     """Bytes of one GPU beside PyTorch's allocator, line by line; the sum of the lows and of the highs is what
     nvidia-smi shows beside the reserved bytes. `network_cards` of a node: 0 is one for each GPU."""
     lines = [context_line(gpu), kernels_line(gpu)]
-    return lines + nccl_lines(gpu, gpus, node_gpus, tensor, pipeline, expert, network_cards)
+    return lines + nccl_lines(gpu, gpus, node_gpus, network_cards, tensor, pipeline, expert)

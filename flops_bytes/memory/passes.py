@@ -118,7 +118,6 @@ class Pass(NamedTuple):
     parts: list[Part]
     lines: list[int]  # of each storage: one of the tape's
     gradients: dict[str, int]  # the storages of weights' gradients, by the weight's name, which the pass leaves
-    numbers: dict[str, int]  # numbers of each tensor that is trained, in the model's order
     arrivals: list[tuple[int, str]]  # before which change a gradient was there that the update takes at once, and whose
     products: list[int]  # after which change the first product's result was there: forward, and backward
 
@@ -134,14 +133,14 @@ class PassTape(Tape):
         self.storages: list[Storage] = []  # that there have been
         self.arrivals: list[tuple[int, str]] = []
         self.products: list[int] = []
-        self.is_backward, self.awaits_product = False, True
+        self.goes_backward, self.awaits_product = False, True
         self.holds_inputs = holds_inputs  # and their gradients, of what reentrant checkpointing makes again
         self.held: list[Storage] = []
         self.is_product = False  # what is made next is the result of a product
 
     def write(self, storage: Storage, nbytes: int) -> None:
-        if not self.parts or self.parts[-1].name != self.moment or self.parts[-1].is_backward != self.is_backward:
-            self.parts.append(Part(len(self.changes), self.is_backward, self.moment))
+        if not self.parts or self.parts[-1].name != self.moment or self.parts[-1].is_backward != self.goes_backward:
+            self.parts.append(Part(len(self.changes), self.goes_backward, self.moment))
         self.changes.append((storage.number, nbytes))
 
     def hold(self, storage: Storage) -> None:
@@ -203,7 +202,7 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
     root, hidden = forward_step(
         tape, stack, family, config, [layer for layer, times in stack.layers for _ in range(times)]
     )
-    tape.is_backward = tape.awaits_product = True
+    tape.goes_backward = tape.awaits_product = True
     gradient = (
         tape.new(LOSS, FLOAT32) if hidden is None else in_chunks(tape, stack, config.of_end(), hidden, config.chunks)
     )
@@ -219,7 +218,6 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
         tape.parts,
         [storage.line for storage in tape.storages],
         {name: x.storage.number for name, x in left.items()},
-        trained_numbers(stack, family, config),
         tape.arrivals,
         tape.products,
     )
@@ -228,7 +226,7 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
 def between_passes(short: Pass, long: Pass, more: int, most: int) -> Pass | None:
     """The pass of a length that is `more` tokens above the short one's, of `most` that the long one's is, where each
     storage grows by as many bytes for each token; None where some do not, or both passes differ otherwise."""
-    if [*short[1:]] != [*long[1:]] or len(short.changes) != len(long.changes):
+    if short._replace(changes=[]) != long._replace(changes=[]) or len(short.changes) != len(long.changes):
         return None
     changes: list[tuple[int, int]] = []
     for (storage, least), (other, largest) in zip(short.changes, long.changes, strict=True):

@@ -111,7 +111,7 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
 def segment(allocator: Allocator, address: int, made: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
     """What the allocator has from CUDA at an address when the step has ended, and its blocks."""
     found, size = list(allocator.blocks(address)), allocator.segments[address]
-    allocated = sum(block.size for block in found if block.taken)
+    allocated = sum(block.nbytes for block in found if block.taken)
     return {
         "device": 0,
         "address": address,
@@ -124,7 +124,7 @@ def segment(allocator: Allocator, address: int, made: Mapping[int, dict[str, Any
         "segment_pool_id": (0, 0),
         "is_expandable": False,
         "blocks": [
-            {"address": block.address, "size": block.size, "requested_size": block.requested}
+            {"address": block.address, "size": block.nbytes, "requested_size": block.requested}
             | {"state": "active_allocated" if block.taken else "inactive"}
             | (made[block.address] if block.taken else {"frames": []})
             for block in found

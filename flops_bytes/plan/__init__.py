@@ -62,8 +62,10 @@ def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, An
 
 def check_allocator(asked: Mapping[str, Any]) -> None:
     """Raises ValueError for options that only the allocator's steps hang on, and that cannot be read."""
-    read_lengths(asked.get("lengths"))
-    read_settings(asked.get("alloc_conf"))
+    if asked.get("lengths", "packed") not in (None, "packed"):
+        read_lengths(str(asked["lengths"]))
+    if asked.get("alloc_conf") is not None:
+        read_settings(str(asked["alloc_conf"]))
 
 
 def settled_question(told: Mapping[str, Any], answer: Mapping[str, Any]) -> CompleteQuestion:

@@ -116,12 +116,8 @@ def drawn_lengths(a: Mapping[str, Any], lengths: Sequence[int], seed: int) -> li
 
 
 # --8<-- [start:answer]
-def read_lengths(asked: str | None) -> list[int]:
-    """The lengths of sequences: none where all are one; a range; or those of a file, a number each line. Raises
-    ValueError with the mend."""
-    text = str(asked)
-    if asked is None or text == "packed":
-        return []
+def read_lengths(text: str) -> list[int]:
+    """The lengths of sequences: a range, or those of a file, a number each line. Raises ValueError with the mend."""
     low, dash, high = text.partition("-")
     if dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high):
         return list(range(int(low), int(high) + 1))
@@ -141,11 +137,10 @@ def read_lengths(asked: str | None) -> list[int]:
     return [int(line) for line in lines]
 
 
-def read_settings(conf: str | None) -> Settings:
+def read_settings(text: str) -> Settings:
     """PYTORCH_ALLOC_CONF, as far as the allocator here knows it. Raises ValueError with the mend."""
-    text = None if conf is None else str(conf)
     told: dict[str, Any] = {}
-    for part in text.split(",") if text else []:
+    for part in text.split(","):
         name, _, value = part.strip().partition(":")
         if name == "expandable_segments" and value.lower() in ("true", "false"):
             told["expandable_segments"] = value.lower() == "true"
@@ -229,9 +224,9 @@ def worst_of(readings: Sequence[Reading]) -> Reading:
 def runs_of(a: Mapping[str, Any], model: Model) -> list[Steps]:
     """The runs that are asked for: one, or, where sequences have many lengths, several that are drawn."""
     moments = bytes_by_moment({**a, "allowance": 0}, model)
-    lengths = read_lengths(a["lengths"])
-    if not lengths:
+    if not a["lengths"] or a["lengths"] == "packed":
         return [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
+    lengths = read_lengths(a["lengths"])
     drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(DRAWS)]
     return [run._replace(ends=[]) for run in drawn]
 
@@ -241,7 +236,7 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
 
     Raises ValueError as the planner does, and for a kind whose steps are not derived.
     """
-    settings, outside = read_settings(a["alloc_conf"]), outside_bytes(a)
+    settings, outside = read_settings(a["alloc_conf"]) if a["alloc_conf"] else Settings(), outside_bytes(a)
     capacity_bytes = int(card_bytes) - outside
     runs = runs_of(a, model)
     in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do
@@ -268,7 +263,8 @@ STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on
 def most_that_lives(a: Mapping[str, Any], model: Model, name: str, on_paper: int, card_bytes: float) -> int:
     """The most of an option, such as the context, with which the run lives: of what fits on paper, or somewhat less.
     0 if none of these does. Reserved bytes do not grow evenly, so that some lengths below it may die."""
-    capacity_bytes, settings = int(card_bytes) - outside_bytes(a), read_settings(a["alloc_conf"])
+    settings = read_settings(a["alloc_conf"]) if a["alloc_conf"] else Settings()
+    capacity_bytes = int(card_bytes) - outside_bytes(a)
     for share in STEPS_DOWN:
         number = int(share * on_paper)
         if not number:

@@ -12,9 +12,9 @@ from flops_bytes.time.gpus import TPUS
 # --8<-- [start:outside]
 @cache
 def of_card(
-    gpu: str, gpus: int, node_gpus: int, network_cards: int, tensor: int, pipeline: int, expert: int
+    gpu: str, gpus: int, node_gpus: int, network_cards: int, tensor: int = 1, pipeline: int = 1, expert: int = 1
 ) -> list[Outside]:
-    return outside_lines(gpu, gpus, node_gpus, tensor, pipeline, expert, network_cards)
+    return outside_lines(gpu, gpus, node_gpus, network_cards, tensor, pipeline, expert)
 
 
 def asked_lines(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> list[Outside]:
@@ -40,7 +40,7 @@ def lines_outside(a: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "line": line.name,
             "bytes": (line.low_bytes, line.high_bytes),
-            "source": SOURCES[line.source],
+            "source": SOURCES[line.rests_on],
             "assumed_of": line.assumed_of,
         }
         for line in asked_lines(a)

@@ -178,7 +178,7 @@ def test_blocks_that_were_found_lie_where_they_lay() -> None:
     allocator.add_segment(
         4096 * MIB, 20 * MIB, Pool(False, 0), {4100 * MIB: (3 * MIB, 0), 4104 * MIB: (2 * MIB, 2 * MIB)}
     )
-    sizes = [(block.size // MIB, block.taken) for block in allocator.blocks(4096 * MIB)]
+    sizes = [(block.nbytes // MIB, block.taken) for block in allocator.blocks(4096 * MIB)]
     assert sizes == [(4, False), (4, True), (2, True), (10, False)], "1 MiB before the next block belongs to the first"
     with pytest.raises(ValueError, match="over another"):
         allocator.add_segment(8192 * MIB, 20 * MIB, Pool(False, 0), {8192 * MIB: (3 * MIB, 0), 8193 * MIB: (MIB, 0)})

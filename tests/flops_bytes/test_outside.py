@@ -51,4 +51,4 @@ def test_a_card_that_nobody_read_has_the_interval_of_all() -> None:
         for line in outside_lines(gpu, 8, 8, tensor=2):
             wide = named(unknown, line.name)
             assert wide.low_bytes <= line.low_bytes <= line.high_bytes <= wide.high_bytes
-            assert line.source in SOURCES
+            assert line.rests_on in SOURCES

@@ -20,6 +20,7 @@ MENDED = "not translated; write it plainer"
 BEFORE = r"""
 import json
 import re
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
@@ -89,6 +90,37 @@ class Asked:
         return sorted(key for key in self.config if key not in self.keys_asked)
 
 
+class Empty(Exception):
+    pass
+
+
+class Meter:
+    def __init__(self, start):
+        self.start = self.read = start
+
+    def scale(self, by):
+        self.read *= by
+        return self.read
+
+
+class Louder(Meter):
+    def __init__(self, start):
+        super().__init__(start)
+        self.loud = 10
+
+    def scale(self, by):
+        return super().scale(by * self.loud)
+
+
+@dataclass(frozen=True)
+class Checked:
+    size: int
+
+    def __post_init__(self):
+        if self.size < 0:
+            raise ValueError("below 0")
+
+
 class Made(NamedTuple):
     by: object = replace
 
@@ -113,6 +145,23 @@ def rest(a, **others):
 
 # Each line is an expression, or the lines of a function, with ⏎ between them.
 RIGHT = r"""
+1 & 3
+3 << 40
+[(1).bit_length(), (2**70).bit_length()]
+[{"a": 1}.pop("a"), {"a": 1}.pop("b", 5), {}.pop("b", None)]
+a = [3, 4, 5]; b = [a.pop(1), a.pop()]; return a + b
+a = {}; a.setdefault("x", []).append(1); a.setdefault("x", []).append(2); return a
+a = {"x": 1, "y": 2}; del a["x"]; return a
+a = {1, 2}; a.add(3); a.remove(1); return sorted(a)
+a = [5, 4, 5]; a.remove(5); return a
+[bisect_left([1, 3, 3, 5], x) for x in range(7)]
+a = [(1, 2), (3, 1)]; insort(a, (2, 9)); insort(a, (3, 0)); return [a, bisect_left(a, (3, 1)), bisect_left(a, (3, 2))]
+a = {Point(1): "a", Card("x"): "b"}; a[Point(1, 2)] = "c"; return [len(a), a[Point(1)], Card("x") in a, Card("y") in a]
+a = Louder(2); return [a.scale(3), a.scale(1), a.read, Meter(5).scale(4)]
+a = 1⏎def more():⏎    nonlocal a⏎    a += 1⏎    return a⏎more()⏎return [more(), a]
+try:⏎    raise Empty("x")⏎except Empty:⏎    return "caught"
+try:⏎    Checked(-1)⏎except ValueError:⏎    return Checked(3).size
+a = {"x": 1}; b = Meter(a); b.start["x"] += 2; return a
 [7 // 2, -7 // 2, 7 // -2, -7 // -2, 7 % 3, -7 % 3, 7 % -3, -7 % -3]
 [7 / 2, 2**70, 2**70 / 3, 10**20 // 7, -(10**20) % 7, True + 1, -True]
 [round(2.5), round(3.5), round(-2.5), round(7), round(True), abs(-2.5), int(-2.7), int(" 12 "), int("+5"), int("-0")]
@@ -237,6 +286,16 @@ list(zip([1], [], strict=True))
 "{} {}".format(1)
 "a".startswith(5)
 (1, 2).append(3)
+raise KeyError("a")
+raise Empty("a")
+{}.pop("a")
+[].pop()
+[1].pop(3)
+{1}.remove(2)
+[1].remove(2)
+a = {}; del a["x"]; return a
+1 << -1
+Checked(-1)
 a, b = [1]; return a
 a = [1]; a[3] = 2; return a
 a = (1,); a[0] = 2; return a
@@ -279,7 +338,9 @@ floor(1.5)
 1 is 1
 "a" is "a"
 1 @ 2
-1 & 2
+1 >> 2
+a = [1, 2]; del a[0:1]; return a
+Louder(1).scale(2, 3)
 ~1
 1 + 2j
 b"a"
@@ -297,18 +358,14 @@ f"{1:{2}}"
 "a".lower
 re.compile("a", re.IGNORECASE)
 json.dumps({})
-{"a": 1}.pop("a")
-{"a": 1}.setdefault("b", 2)
 [3, 1].sort()
 *a, b = [1, 2]; return a
 [a, b] = [1, 2]; return a
 a = [1, 2]; a[0:1] = [3]; return a
-a = {"x": 1}; del a["x"]; return a
 try:⏎    return 1⏎except:⏎    return 2
 try:⏎    return 1⏎except Exception:⏎    return 2
 try:⏎    return 1⏎except KeyError:⏎    return 2
 try:⏎    return 1⏎except ValueError:⏎    return 2⏎finally:⏎    print(1)
-raise KeyError("a")
 raise ValueError("a", "b")
 for x in [1]:⏎    pass⏎else:⏎    return 2
 with open("x"):⏎    pass

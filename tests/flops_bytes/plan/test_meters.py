@@ -86,7 +86,7 @@ def test_lengths_that_differ_reserve_more_and_growing_segments_less() -> None:
 
 
 def test_lengths_are_packed_or_of_a_range_or_of_a_file(tmp_path: Path) -> None:
-    assert read_lengths(None) == read_lengths("packed") == []
+    assert plan(**ASKED, lengths="packed") == plan(**ASKED)
     assert read_lengths("64-66") == [64, 65, 66]
     told = tmp_path / "lengths.txt"
     told.write_text("12\n700\n12\n", encoding="utf-8")
@@ -113,7 +113,6 @@ def test_draws_are_spread_evenly() -> None:
 
 
 def test_the_allocators_settings_are_read_or_refused() -> None:
-    assert read_settings(None) == Settings()
     read = read_settings("max_split_size_mb:128, roundup_power2_divisions:4")
     assert read == Settings(roundup_power2_divisions=4, max_split_size_bytes=2**27)
     assert read_settings("expandable_segments:True").expandable_segments

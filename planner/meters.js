@@ -1,0 +1,24 @@
+/* What is said of the meters in a language: the three sizes, the sentences, and of what lies beside PyTorch the lines. */
+export function tell(answer, language) {
+  const words = WORDS[language], values = Object.fromEntries(answer.get("meters")), { death, growing, lives } = values;
+  const write = (template, of) => template.replace(/\{(\w+)\}/g, (_, name) => of[name]);
+  const said = lives === "retries" ? [write(words.retries, values)] : [];
+  if (death) {
+    const of = Object.fromEntries(death);
+    of.part = write(words.parts[of.part] ?? "", of);
+    said.push(write(words.dies, { ...of, line: words.lines[of.line], place: write(words.at[of.pass], of) }));
+  }
+  if (growing && lives !== "lives") said.push(words.growing[growing]);
+  const source = (line) => {
+    const [, repository, issue] = /github\.com\/([^/]+\/[^/]+)(?:\/issues\/(\d+))?/.exec(line.source) ?? [];
+    if (repository) return [repository + (issue ? ` #${issue}` : ""), line.source];
+    return /^measurements/.test(line.source) ? words.record : [words.asked];
+  };
+  const rows = values.outside.map((each) => {
+    const line = Object.fromEntries(each), [text, to] = source(line), of = words.assumed[line.assumed_of] ?? line.assumed_of;
+    return [words.outside[line.line] + (of ? write(words.taken, { of }) : ""), line.size, text, to];
+  });
+  const verdict = death && answer.get("found").get("headroom_bytes") >= 0 ? words.verdict : undefined; // though it adds up
+  const more = growing && growing !== "dies" ? [[words.expandable, values.growing_reserved, ""]] : [];
+  return { sizes: [values.allocated, values.reserved, values.smi], said, verdict, title: words.title, rows: [...rows, ...more] };
+}

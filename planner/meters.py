@@ -1,0 +1,77 @@
+"""What three meters will show of a training, as the page says it once the answer stands there.
+
+Translated to the script that is fetched after the first answer, since a step goes through an allocator for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flops_bytes.plan.assumptions import CompleteQuestion, complete_question
+from flops_bytes.plan.fleet import settled
+from flops_bytes.plan.meters import judge_meters, read_meters
+from flops_bytes.plan.model import read_named
+from planner.answer import asked, gib, written
+
+
+def metered(fields: dict[str, str], found: dict[str, Any]) -> dict[str, Any]:
+    """An answer to a training again, with its verdict after the allocator and what is shown of the meters: of the few
+    models that are known to planner/answer.py."""
+    told = settled(asked(fields), found)
+    return with_meters(fields, found, complete_question(told, told, read_named))
+
+
+def with_meters(fields: dict[str, str], found: dict[str, Any], question: CompleteQuestion) -> dict[str, Any]:
+    """The same of a question that is complete."""
+    options = asked(fields)
+    meters = read_meters(question.a, question.model, found["gpu_bytes"])
+    answer = written(fields, options, found | {"meters": meters} | judge_meters(found, meters))
+    return answer | {"meters": shown_meters(meters)}
+
+
+def shown_meters(meters: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of meters as text, and the words that a language says, by their names."""
+    death, growing = meters["death"], meters["expandable"]
+    return {
+        "allocated": gib(meters["allocated_bytes"]),
+        "reserved": between(*meters["reserved_bytes"]),
+        "smi": between(*meters["smi_bytes"]),
+        "lives": meters["lives"],
+        "retries": f"{meters['retries']:,}",
+        "death": shown_death(death) if death else None,
+        "growing": growing["lives"] if growing else None,
+        "growing_reserved": gib(growing["reserved_bytes"]) if growing else None,
+        "outside": [
+            {
+                "line": line["line"],
+                "size": between(*line["bytes"]),
+                "source": line["source"],
+                "assumed_of": line["assumed_of"],
+            }
+            for line in meters["outside"]
+        ],
+    }
+
+
+def between(low: float, high: float) -> str:
+    """Between which it lies, where the two differ as they are written."""
+    low_text, high_text = gib(low), gib(high)
+    if low_text == high_text:
+        return high_text
+    return f"{low_text[:-4]}–{high_text}" if low_text[-4:] == high_text[-4:] else f"{low_text}–{high_text}"
+
+
+def shown_death(death: dict[str, Any]) -> dict[str, Any]:
+    """Where a run finds no block: "step 1, backward, layer 3" in its parts."""
+    at = death["at"].split(", ")
+    part, _, layer = at[-1].partition(" ")
+    return {
+        "asked": gib(death["asked_bytes"]),
+        "line": death["line"],
+        "step": at[0].partition(" ")[2],
+        "pass": at[1] if len(at) > 1 else part,
+        "part": part,
+        "layer": layer,
+        "allocated": gib(death["allocated_bytes"]),
+        "free": gib(death["unallocated_bytes"]),
+    }
