@@ -20,21 +20,17 @@ from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
 from flops_bytes.memory.allocator import Settings
-from flops_bytes.memory.first_steps import Steps, replay, written
+from flops_bytes.memory.first_steps import Steps, replay
 from flops_bytes.plan import stacks
 from flops_bytes.plan.meters import (
     DIES,
     LIVES,
     RETRIES,
-    drawn_lengths,
-    fixed_lengths,
     read_meters,
-    run_of,
-    with_beside,
+    runs_of,
 )
 from flops_bytes.plan.options import read_gpu, read_options
 from flops_bytes.plan.outside import outside_bytes
-from flops_bytes.plan.training import bytes_by_moment
 from published.readings import (
     GIB,
     Compared,
@@ -89,13 +85,7 @@ def _asked(question_json: str, lengths_json: str, card_gb: float | None) -> Said
     question, _ = stacks.as_stored(json.loads(question_json), {})
     lengths, a = json.loads(lengths_json), read_options(question)
     model = stacks.read_model(question, a)
-    moments = bytes_by_moment({**a, "allowance": 0}, model)
-    if lengths:
-        from_these = lengths_up_to(lengths, a["context"])
-        drawn = [drawn_lengths(a, from_these, seed) for seed in range(DRAWS)]
-        runs = [written(run_of(a, model, each, moments))._replace(ends=[]) for each in drawn]
-    else:
-        runs = [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
+    runs = runs_of(a, model, lengths_up_to(lengths, a["context"]) if lengths else (), DRAWS)
     outside = outside_bytes(a)
     capacity = int(card_gb * 1e9 if card_gb else read_gpu(a).memory_bytes) - outside
     found = [_replayed(run, capacity) for run in runs]

@@ -89,7 +89,7 @@ def unit_of(name: str) -> str:
 class Writer:
     """Writes down what storages do."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, passes: dict[StepConfig, Pass]) -> None:
         self.run, self.depth = run, run.stack.depth
         self.changes: list[tuple[int, int, int]] = []
         self.parts: list[tuple[int, str]] = []
@@ -100,7 +100,7 @@ class Writer:
         self.peaks: dict[str, int] = {}
         self.moment = ""
         self.step = 0
-        self.passes: dict[StepConfig, Pass] = {}
+        self.passes = passes
         self.between: dict[bool, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
         self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
         self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
@@ -378,9 +378,10 @@ class Writer:
         self.has_state = True
 
 
-def written(run: Run) -> Steps:
-    """All changes of a run. Not for a kind that flops_bytes.memory.step does not derive."""
-    writer, ends = Writer(run), list[int]()
+def written(run: Run, passes: dict[StepConfig, Pass] | None = None) -> Steps:
+    """All changes of a run, whose passes may have been recorded before, of the same model. Not for a kind that
+    flops_bytes.memory.step does not derive."""
+    writer, ends = Writer(run, {} if passes is None else passes), list[int]()
     writer.load()
     for micro_batches in run.lengths:
         writer.step += 1

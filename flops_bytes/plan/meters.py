@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.allocator import Settings, downwards, upwards
 from flops_bytes.memory.first_steps import MIB, Replay, Run, Sharding, Steps, replay, written
-from flops_bytes.memory.step import moment_of
+from flops_bytes.memory.passes import Pass
+from flops_bytes.memory.step import StepConfig, moment_of
 from flops_bytes.model.shapes import quoted
 from flops_bytes.parallel.sharding import gathered_width
 from flops_bytes.plan.evidence import MISSES, ON_PAPER
@@ -218,13 +219,13 @@ def worst_of(readings: Sequence[Reading]) -> Reading:
     )
 
 
-def runs_of(a: Mapping[str, Any], model: Model) -> list[Steps]:
+def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int], draws: int = DRAWS) -> list[Steps]:
     """The runs that are asked for: one, or, where sequences have many lengths, several that are drawn."""
     moments = bytes_by_moment({**a, "allowance": 0}, model)
-    lengths = read_lengths(a["lengths"])
     if not lengths:
         return [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
-    drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(DRAWS)]
+    passes: dict[StepConfig, Pass] = {}
+    drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments), passes) for seed in range(draws)]
     return [run._replace(ends=[]) for run in drawn]
 
 
@@ -235,7 +236,7 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
     """
     settings, outside = read_settings(a["alloc_conf"]), outside_bytes(a)
     capacity_bytes = int(card_bytes) - outside
-    runs = runs_of(a, model)
+    runs = runs_of(a, model, read_lengths(a["lengths"]))
     in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do
     found = worst_of([in_ways(run, settings, capacity_bytes) for run in runs])
     low, high = found.reserved_bytes
