@@ -16,7 +16,14 @@ from flops_bytes.plan.evidence import MISSES, ON_PAPER
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.outside import lines_outside, outside_bytes
 from flops_bytes.plan.software import Moments, gathers_weights, is_deepspeed
-from flops_bytes.plan.training import bytes_by_moment, model_family, recipe_name, step_config, trained_recipe
+from flops_bytes.plan.training import (
+    bytes_by_moment,
+    leaves_gradients,
+    model_family,
+    recipe_name,
+    step_config,
+    trained_recipe,
+)
 
 LIVES, RETRIES, DIES = "lives", "retries", "dies"
 STATE = ("weights", "adapters", "master", "optimizer")
@@ -40,6 +47,7 @@ def run_of(a: Mapping[str, Any], model: Model, lengths: Sequence[Sequence[int]],
         gathered_layer_bytes=gathered_width(recipe, a["base"]),
         width=4 if recipe == "fp32" else 2,
         share_width=trained_recipe(a).gradients,
+        shares_stay=not leaves_gradients(a),
     )
     return Run(
         stack=model.stack,
