@@ -67,12 +67,8 @@ NEEDED = {"repository": ("repository", "commit", "licence", "tables"), "thread":
 MOST = 256  # settings of one row, where some are not known
 NEAR = 0.15  # off by no more counts as near
 COVERED = 0.9  # the share of readings that the room left free is to cover
-WHY = (
-    "lacking",
-    "meter",
-    "source",
-    "unexplained",
-)  # the plan lacks it; another meaning of the reading; the source's own
+# The plan lacks it; another meaning of the reading; the source's own; what is drawn, where the source does not say it.
+WHY = ("lacking", "meter", "source", "chance", "unexplained")
 # --8<-- [end:setup]
 
 
