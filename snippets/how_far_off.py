@@ -191,10 +191,10 @@ for name, of_kind in by_kind(asked).items():
 
 
 # --8<-- [start:worst]
-name_of_worst, readings_of_worst = max(by_source(asked).items(), key=lambda item: errors(item[1])["median_error_share"])
-worst = {"name": heads[name_of_worst].get("repository", name_of_worst), **errors(readings_of_worst)}
-without_worst = [each for each in by_kind(asked)["lora"] if each.reading.source != name_of_worst]
-lora_room_without_worst_share = room(without_worst)
+_worst_name, _of_worst = max(by_source(asked).items(), key=lambda item: errors(item[1])["median_error_share"])
+worst = {"name": heads[_worst_name].get("repository", _worst_name), **errors(_of_worst)}
+_without_worst = [each for each in by_kind(asked)["lora"] if each.reading.source != _worst_name]
+lora_room_without_worst_share = room(_without_worst)
 # --8<-- [end:worst]
 
 
