@@ -11,13 +11,16 @@ and the longest, of which those above a run's limit are `cut` or `left out`.
 import argparse
 import json
 import math
+import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from flops_bytes.memory.allocator import Settings
 from flops_bytes.memory.first_steps import Steps, replay
@@ -50,6 +53,8 @@ from published.readings import (
 
 DRAWS = 2  # runs of drawn lengths for each question
 QUANTILES = 1000  # lengths that stand for a distribution
+Part = TypeVar("Part")
+Answer = TypeVar("Answer")
 ALIKE = 1.01  # of what settings leave open, one is asked where the plan of the highest is no more times the lowest's
 # --8<-- [end:setup]
 
@@ -138,18 +143,35 @@ class Metered(NamedTuple):
 
 
 def ask_all(
-    compared: Iterable[Compared], lengths_of: Mapping[str, Mapping[str, Any] | None], watched: bool = False
+    compared: Iterable[Compared], lengths_of: Mapping[str, Mapping[str, Any] | None], processes: int = 1
 ) -> Iterator[Metered]:
-    """Each reading of memory that can be planned, by its own meter; `watched` prints it as it is found."""
+    """Each reading of memory that can be planned, by its own meter, in order; rows are shared by so many processes."""
+    rows: dict[tuple[str, str, int], list[Reading]] = {}
     for each in compared:
-        reading = each.reading
-        if reading.kind != "memory" or not each.said:
-            continue
-        said, found = said_of(reading, lengths_of[reading.source])
-        metered = Metered(reading, said, max((one.lives for one in found), key=(LIVES, RETRIES, DIES).index))
-        if watched:
-            print(told(metered), flush=True)
-        yield metered
+        if each.reading.kind == "memory" and each.said:
+            rows.setdefault((each.reading.source, each.reading.table, each.reading.row), []).append(each.reading)
+    asked_rows = [(readings, lengths_of[source]) for (source, *_), readings in rows.items()]
+    for metered in shared(_ask_row, asked_rows, processes):
+        yield from metered
+
+
+def _ask_row(row: tuple[Sequence[Reading], Mapping[str, Any] | None]) -> list[Metered]:
+    """The readings of a row, which share questions."""
+    readings, lengths = row
+    metered = []
+    for reading in readings:
+        said, found = said_of(reading, lengths)
+        metered.append(Metered(reading, said, max((each.lives for each in found), key=(LIVES, RETRIES, DIES).index)))
+    return metered
+
+
+def shared(function: Callable[[Part], Answer], parts: Sequence[Part], processes: int) -> Iterator[Answer]:
+    """What a function says of each part, in order, each in one of so many processes."""
+    if processes == 1:
+        yield from map(function, parts)
+        return
+    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
+        yield from pool.map(function, parts)
 
 
 # --8<-- [end:ask]
@@ -168,24 +190,26 @@ class Life(NamedTuple):
     by_allocator: bool  # whether they find room, as the allocator gives it, beside what lies outside
 
 
-def lives_of(path: Path) -> Iterator[Life]:
+def lives_of(path: Path, processes: int = 1) -> Iterator[Life]:
     """Each run of a source's tables that say who died: a row that has readings lived."""
     source, readings = read_source(path)
     say = {table["name"] for table in source["tables"] if table.get("empty") == "died"}
     lived = {(each.table, each.row): each for each in reversed(readings) if each.table in say}
     runs = [(each, True) for each in lived.values()] + [(each, False) for each in read_empty(path)]
-    for reading, is_alive in sorted(runs, key=lambda run: (run[0].table, run[0].row)):
-        if not {"missing", "memory_missing"} & {*reading.about}:
-            yield Life(reading, is_alive, *_rules(json.dumps(min(asked(reading.settings), key=planned_tensors))))
+    known = [(each, is_alive) for each, is_alive in runs if not {"missing", "memory_missing"} & {*each.about}]
+    known.sort(key=lambda run: (run[0].table, run[0].row))
+    rules = shared(_rules, [each for each, _ in known], processes)
+    for (reading, is_alive), said in zip(known, rules, strict=True):
+        yield Life(reading, is_alive, *said)
 
 
-@cache
-def _rules(question_json: str) -> tuple[bool, bool]:
-    question, _ = stacks.as_stored(json.loads(question_json), {})
+def _rules(reading: Reading) -> tuple[bool, bool]:
+    asks = min(asked(reading.settings), key=planned_tensors)
+    question, _ = stacks.as_stored(asks, {})
     a = read_options(question)
     card_bytes = read_gpu(a).memory_bytes
     met = read_meters(a, stacks.read_model(question, a), card_bytes)
-    return planned_tensors(json.loads(question_json)) + FLAT_BYTES <= card_bytes, met["lives"] != DIES
+    return planned_tensors(asks) + FLAT_BYTES <= card_bytes, met["lives"] != DIES
 
 
 # --8<-- [end:lives]
@@ -223,10 +247,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="of the sources: measurements/published of a checkout")
     parser.add_argument("--first", action="store_true", help="keep what is said of what was not asked yet")
     parser.add_argument("--source", action="append", help="only this one")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="that share the rows")
     options = parser.parse_args(arguments)
     try:
         readings = [each for each in read_all(options.folder) if not options.source or each.source in options.source]
-        metered = list(ask_all(compare(readings), read_lengths(options.folder), watched=True))
+        metered = []
+        for each in ask_all(compare(readings), read_lengths(options.folder), options.processes):
+            print(told(each), flush=True)
+            metered.append(each)
         if options.first:
             for path in sorted(options.folder.glob("*.toml")):
                 keep_first(path, [each for each in metered if each.reading.source == path.stem])

@@ -9,6 +9,7 @@ All is counted, in Python alone: a run's first steps, storage by storage, throug
 """
 
 # --8<-- [start:setup]
+import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ from published.readings import (
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+_processes = os.cpu_count() or 1  # that share the questions
 # --8<-- [end:setup]
 
 
@@ -42,7 +44,7 @@ FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 compared = [each for each in compare(read_all(FOLDER)) if each.reading.kind == "memory"]
 heads = {path.stem: read_head(path) for path in FOLDER.glob("*.toml")}
 lengths_of = read_lengths(FOLDER)
-metered = list(ask_all(compared, lengths_of))
+metered = list(ask_all(compared, lengths_of, _processes))
 asked_readings, asked_sources = len(metered), len(by_source(metered))
 print(f"{asked_readings} readings of {asked_sources} sources, each by its own meter")
 # --8<-- [end:ask]
@@ -152,7 +154,7 @@ print(f"{far_readings} are far off: {far_by_why}")
 # --8<-- [start:lives]
 lives: dict[str, dict[str, Any]] = {}
 for name, table in (("liger", "Liger's loss"), ("scenarios", "scenarios")):
-    of_table = [each for each in lives_of(FOLDER / "fms-acceleration.toml") if each.reading.table == table]
+    of_table = [each for each in lives_of(FOLDER / "fms-acceleration.toml", _processes) if each.reading.table == table]
     lives[name] = {
         "runs": len(of_table),
         "lived": sum(each.lived for each in of_table),
