@@ -22,7 +22,7 @@ def across(ratio: float) -> float:
 
 def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Planned over published memory, a point a reading, piled up: when first asked, and today."""
-    sources = values["how_far_off.sources"] or []
+    sources = values["published_meters.sources"] or []
     drawing, top = Drawing(WIDTH, 0), 4.0
     for colour, name in enumerate(("first", "today")):
         columns = Counter(

@@ -11,7 +11,7 @@ from ledger.text import link
 
 def strip(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Planned over published of each reading, a row for each source that can be asked: at first above, today below."""
-    rows = [source for source in values["how_far_off.sources"] or [] if source["asked"]]
+    rows = [source for source in values["published_meters.sources"] or [] if source["asked"]]
     short = [source["name"].rpartition("/")[2] for source in rows]
     names = [name if short.count(name) == 1 else source["file"] for name, source in zip(short, rows, strict=True)]
     ticks = (0.25, 0.5, 0.75, 1, 1.5, 2)
@@ -30,8 +30,8 @@ def strip(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def sources(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """Each source, the worst first: where it stands, its cards and meters, how many readings, how far off."""
     rows = [[labels[key] for key in ("source", "card", "meter", "readings", "asked", "error", "ratios")]]
-    for n, source in enumerate(values["how_far_off.sources"] or []):
-        quote = f"how_far_off.sources.{n}"
+    for n, source in enumerate(values["published_meters.sources"] or []):
+        quote = f"published_meters.sources.{n}"
         meters = labels["separator"].join(labels[meter] for meter in source["meters"])
         file = f"[{labels['file']}](measurements/published/{source['file']}.toml)"
         row = [f"{source['name']} {link(source['at'], source['link'])}, {file}", source["card"], meters]
@@ -45,7 +45,7 @@ def sources(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
 def far(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """What is known of the readings that are far off, the largest group first."""
     rows = [[labels[key] for key in ("of", "readings", "ratios", "why")]]
-    for group in values["how_far_off.far"] or []:
+    for group in values["published_meters.far"] or []:
         low, high = (f"{group[f'{end}_ratio']:.2f}" for end in ("low", "high"))
         ratios = low if low == high else f"{low}{labels['to']}{high}"
         said = labels[group["why"]] + group[labels["language"]]

@@ -5,9 +5,10 @@ readings (a pattern finds them, each group of it named as in `QUANTITIES`), and 
 in the planner's own words. All that the pattern finds must have settings: every row, or none. Settings are given row
 by row, or read: a group of another name is an option, or what `means` says of each of its words, and of such rows the
 table says only how many they are (`count`). A setting that the source does not state is a list of what it can be; the
-prediction is then an interval; `cells` has what a single row says beside these, by its number. A discussion (`thread`)
-has no files: there a row holds its readings itself. Where a prediction is far off, one of `far` says what is known of
-it. What follows the line `EXTRACTED` is written by `--extract` and `--first` alone.
+prediction is then an interval; `cells` has what a single row says beside these, by its number. Of rows in
+which it finds nothing a table can say what that is: `empty` is "died". A discussion (`thread`) has no files: there a
+row holds its readings itself. Where what the planner says of a reading's meter (published.meters) is far off, one of
+`far` says what is known of it. What follows the line `EXTRACTED` is written by `--extract` and `--first` alone.
 """
 
 # --8<-- [start:setup]
@@ -60,18 +61,14 @@ QUANTITIES = {  # a pattern's group: what it is, and its unit; `smi` is what nvi
 A_GPU = "tokens_per_second_a_gpu"
 # Of a row, beside its settings: what the planner cannot say of it, or of its memory; whether its distance was seen
 # before it was written down; over how many GPUs the memory is the sum; the tokens of a run; whether the same run stands
-# in a row above, so that this is no reading.
-ABOUT = ("label", "missing", "memory_missing", "seen", "summed_gpus", "run_tokens", "again")
+# in a row above, so that this is no reading; what its card has, where that is not what one of its name has.
+ABOUT = ("label", "missing", "memory_missing", "seen", "summed_gpus", "run_tokens", "again", "card_gb")
 NEEDED = {"repository": ("repository", "commit", "licence", "tables"), "thread": ("thread", "when", "tables")}
 MOST = 256  # settings of one row, where some are not known
 NEAR = 0.15  # off by no more counts as near
 COVERED = 0.9  # the share of readings that the room left free is to cover
-WHY = (
-    "lacking",
-    "meter",
-    "source",
-    "unexplained",
-)  # the plan lacks it; another meaning of the reading; the source's own
+# The plan lacks it; another meaning of the reading; the source's own; what is drawn, where the source does not say it.
+WHY = ("lacking", "meter", "source", "chance", "unexplained")
 # --8<-- [end:setup]
 
 
@@ -91,6 +88,8 @@ class Reading(NamedTuple):
     found: Mapping[str, str]  # settings that stand in the same line
     first: tuple[float, float] | None  # what the planner said when it was asked first, in the same unit
     first_on: str | None
+    metered: tuple[float, float] | None = None  # what its own meter showed by the planner, when that was asked first
+    metered_on: str | None = None
 
     @property
     def kind(self) -> str:
@@ -159,6 +158,16 @@ def read_source(path: Path) -> tuple[dict[str, Any], list[Reading]]:
     return source, [_reading(path, source, tables, rows, each) for each in extracted(source)]
 
 
+def read_empty(path: Path) -> list[Reading]:
+    """The rows of a source's tables that have no reading, where a table says what that is (`empty`): all but what was
+    read."""
+    source = read_head(path)
+    tables = {table["name"]: table for table in source["tables"]}
+    rows = {name: rows_of(table) for name, table in tables.items()}
+    found = source.get("extracted", {}).get("empty", [])
+    return [_reading(path, source, tables, rows, {**each, "what": "", "literal": ""}) for each in found]
+
+
 def held(source: Mapping[str, Any], readings: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """By table: its rows, and those of them that have readings."""
     read = Counter(name for name, _ in set(readings))
@@ -181,7 +190,7 @@ def _reading(
     """What was extracted, with its row's settings. Raises ValueError if it has no row, or one that cannot be asked."""
     name, number, what = each["table"], each["row"], each["what"]
     where = f"{path}: {name}, row {number}"
-    if what not in QUANTITIES or number >= len(rows.get(name, [])):
+    if what not in ("", *QUANTITIES) or number >= len(rows.get(name, [])):
         raise ValueError(f"{where}: no such row or quantity; run --extract")
     table, found = tables[name], each.get("found", {})
     try:
@@ -204,6 +213,8 @@ def _reading(
         found=found,
         first=tuple(each["first"]) if "first" in each else None,
         first_on=each.get("first_on"),
+        metered=tuple(each["metered"]) if "metered" in each else None,
+        metered_on=each.get("metered_on"),
     )
 
 
@@ -237,21 +248,23 @@ def extract(path: Path, clones: Path) -> int:
     source, text = read_head(path), path.read_text(encoding="utf-8")
     before = {(each["table"], each["row"], each["what"], each["literal"]): each for each in extracted(source)}
     texts: dict[str, str] = {}
-    readings = []
+    readings, empty = [], []
     for table in source["tables"]:
         for row, (where, line, groups) in enumerate(matches(path, source, table, clones, texts)):
             if rows_of(table)[row].get("again"):
                 continue
             literals = {what: literal for what, literal in groups.items() if what in QUANTITIES}
             found = {name: word for name, word in groups.items() if name not in QUANTITIES}
+            if not literals and "empty" in table:
+                empty.append({"table": table["name"], "row": row, "path": where, "line": line, "found": found})
             if "mfu_percent" in literals:  # it is that of the speed beside it
                 found |= {what: literals[what] for what in (*SPEEDS, A_GPU) if what in literals}
             for what, literal in literals.items():
                 name = table["name"]
                 first = before.get((name, row, what, literal), {})
-                told = (first.get("first"), first.get("first_on"))
+                told = tuple(first.get(key) for key in ("first", "first_on", "metered", "metered_on"))
                 readings.append(Reading(path.stem, name, row, where, line, what, literal, {}, {}, found, *told))
-    write(path, {where: hashlib.sha256(texts[where].encode()).hexdigest() for where in texts}, readings)
+    write(path, {where: hashlib.sha256(texts[where].encode()).hexdigest() for where in texts}, readings, empty)
     try:
         read_source(path)
     except ValueError:
@@ -294,8 +307,12 @@ def bytes_at(clone: Path, commit: str, path: str) -> bytes:
     return found.stdout
 
 
-def write(path: Path, hashes: Mapping[str, str], readings: Iterable[Reading]) -> None:
-    """Writes below EXTRACTED what was read, a line each; all above it stays as it is."""
+def write(
+    path: Path, hashes: Mapping[str, str], readings: Iterable[Reading], empty: Iterable[Mapping[str, Any]] | None = None
+) -> None:
+    """Writes below EXTRACTED what was read, a line each, and rows without a reading, which stay where none are given;
+    all above it stays as it is."""
+    empty = tomllib.loads(path.read_text(encoding="utf-8"))["extracted"].get("empty", []) if empty is None else empty
     above, readings = path.read_text(encoding="utf-8").partition(EXTRACTED)[0].rstrip(), list(readings)
     rows = inline(held(tomllib.loads(above), ((each.table, each.row) for each in readings)))
     lines = [above, "", EXTRACTED, "[extracted]", f"rows = {rows}", "readings = ["]
@@ -305,9 +322,12 @@ def write(path: Path, hashes: Mapping[str, str], readings: Iterable[Reading]) ->
         told |= {"line": each.line, "what": each.what, "literal": each.literal}
         told |= {"found": each.found} if each.found else {}
         told |= {"first": list(each.first), "first_on": each.first_on} if each.first else {}
+        told |= {"metered": list(each.metered), "metered_on": each.metered_on} if each.metered else {}
         lines.append(f"    {inline(told)},")
+    lines.append("]")
+    if rows_without := [f"    {inline(each)}," for each in empty]:
+        lines += ["empty = [", *rows_without, "]"]
     lines += [
-        "]",
         "",
         "[extracted.sha256]",
         *(f"{json.dumps(where)} = {json.dumps(hashes[where])}" for where in hashes),
@@ -326,11 +346,12 @@ def asked(settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(zip(lists, values, strict=True))
 
 
-def predict(reading: Reading) -> tuple[float, float]:
+def predict(reading: Reading, beside_bytes: int | None = None) -> tuple[float, float]:
     """The lowest and the highest that the planner says, in the reading's unit. Raises ValueError as the planner does.
 
-    Of memory: the tensors; of nvidia-smi's also what is not in tensors; both, where the meter is not known. Of a rate:
-    at the MFU that the planner assumes, whatever speed was read beside it. Of an MFU: at that speed.
+    Of memory: the tensors; of nvidia-smi's also what is not in tensors, or so many bytes in its place; both, where the
+    meter is not known. Of a rate: at the MFU that the planner assumes, whatever speed was read beside it. Of an MFU: at
+    that speed.
     """
     settings = {name: value for name, value in reading.settings.items() if reading.kind != "rate" or name not in SPEEDS}
     if reading.kind == "mfu" and A_GPU in reading.found:
@@ -340,11 +361,18 @@ def predict(reading: Reading) -> tuple[float, float]:
     questions = list(asked(settings))
     if len(questions) > MOST:
         raise ValueError(f"{reading.source}, {reading.table}: {len(questions)} questions, more than {MOST}")
-    said = [each for question in questions for each in _said(reading, _planned(json.dumps(question)), question)]
+    found = [(question, _planned(json.dumps(question))) for question in questions]
+    said = [each for question, planned in found for each in _said(reading, planned, question, beside_bytes)]
     if reading.kind == "memory":
         summed = reading.about.get("summed_gpus", 1)
         said = [gpus * each for gpus in (summed if isinstance(summed, list) else [summed]) for each in said]
     return min(said), max(said)
+
+
+def planned_tensors(question: Mapping[str, Any]) -> int:
+    """The bytes of tensors that the planner says of a question."""
+    lines = _planned(json.dumps(question))["memory_bytes"]
+    return int(lines["total"] - lines["allowance"])
 
 
 @cache  # a row has more than one reading
@@ -352,11 +380,14 @@ def _planned(question_json: str) -> dict[str, Any]:
     return plan_exactly(**json.loads(question_json))
 
 
-def _said(reading: Reading, found: Mapping[str, Any], question: Mapping[str, Any]) -> tuple[float, ...]:
+def _said(
+    reading: Reading, found: Mapping[str, Any], question: Mapping[str, Any], beside_bytes: int | None
+) -> tuple[float, ...]:
     what = reading.what
     if reading.kind == "memory":
         lines = found["memory_bytes"]
-        whole, tensors = float(lines["total"]), float(lines["total"] - lines["allowance"])
+        tensors = float(lines["total"] - lines["allowance"])
+        whole = tensors + (lines["allowance"] if beside_bytes is None else beside_bytes)
         if what == "memory_g":
             return tensors * 1e9 / GIB, whole
         return (tensors, whole) if what.startswith("memory") else (whole,) if what.startswith("smi") else (tensors,)
@@ -403,20 +434,38 @@ def compare(readings: Iterable[Reading]) -> Iterator[Compared]:
             yield Compared(reading, None, str(error))
 
 
-def today(each: Compared) -> float:
+class Sourced(Protocol):
+    """Something that is said of a reading."""
+
+    @property
+    def reading(self) -> Reading: ...
+
+
+class Asked(Sourced, Protocol):
+    """A reading beside what is said of it."""
+
+    @property
+    def said(self) -> tuple[float, float] | None: ...
+
+
+Each = TypeVar("Each", bound=Sourced)
+Answered = TypeVar("Answered", bound=Asked)
+
+
+def today(each: Asked) -> float:
     """The ratio with the planner as it is now."""
     assert each.said
     return nearest_ratio(each.said, each.reading.value)
 
 
-def at_first(each: Compared) -> float:
+def at_first(each: Sourced) -> float:
     """The ratio when the planner was asked for the first time."""
     assert each.reading.first
     return nearest_ratio(each.reading.first, each.reading.value)
 
 
-def is_far(each: Compared) -> bool:
-    return bool(each.said) and abs(today(each) - 1) > NEAR
+def is_far(ratio: float) -> bool:
+    return abs(ratio - 1) > NEAR
 
 
 def why_far(source: Mapping[str, Any], reading: Reading) -> Mapping[str, Any] | None:
@@ -428,16 +477,6 @@ def why_far(source: Mapping[str, Any], reading: Reading) -> Mapping[str, Any] | 
         if all(known.get(name) in word for name, word in words.items()):
             return dict(far)
     return None
-
-
-class Sourced(Protocol):
-    """Something that is said of a reading."""
-
-    @property
-    def reading(self) -> Reading: ...
-
-
-Each = TypeVar("Each", bound=Sourced)
 
 
 def by_source(compared: Iterable[Each]) -> dict[str, list[Each]]:
@@ -485,14 +524,14 @@ def by_kind(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
     return {kind: each for kind, each in sorted(found.items()) if kind}
 
 
-def spread(compared: Iterable[Compared]) -> tuple[float, float, float, float]:
+def spread(compared: Iterable[Asked]) -> tuple[float, float, float, float]:
     """Of the ratios the lowest, the highest, and the ends of the middle nine tenths."""
     ratios = sorted(map(today, compared))
     out = len(ratios) // 20  # on each side
     return ratios[0], ratios[-1], ratios[out], ratios[-1 - out]
 
 
-def room(compared: Iterable[Compared]) -> float:
+def room(compared: Iterable[Asked]) -> float:
     """The share of the plan that has to be left free beside it, for nine of ten of the readings to fit."""
     over = sorted(1 / today(each) - 1 for each in compared)
     return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
@@ -540,8 +579,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(f"python -m published: {error}", file=sys.stderr)
         return 2
-    heads = {path.stem: read_head(path) for path in paths}
-    for line in (*table(compared), *told_figures(compared), *told_far(compared, heads)):
+    for line in (*table(compared), *told_figures(compared)):
         print(line)
     return 0
 
@@ -593,19 +631,19 @@ def told_figures(compared: list[Compared]) -> Iterator[str]:
 
 
 def far_groups(
-    compared: Iterable[Compared], heads: Mapping[str, Mapping[str, Any]]
-) -> list[tuple[str, Mapping[str, Any] | None, list[Compared]]]:
+    compared: Iterable[Answered], heads: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, Mapping[str, Any] | None, list[Answered]]]:
     """Readings of memory that are far off, by source and by what is known of them; None where nothing was written."""
-    found: dict[str, tuple[str, Mapping[str, Any] | None, list[Compared]]] = {}
+    found: dict[str, tuple[str, Mapping[str, Any] | None, list[Answered]]] = {}
     for each in compared:
-        if each.reading.kind == "memory" and is_far(each):
+        if each.reading.kind == "memory" and each.said and is_far(today(each)):
             source = each.reading.source
             why = why_far(heads[source], each.reading)
             found.setdefault(f"{source} {why['en'] if why else ''}", (source, why, []))[2].append(each)
     return list(found.values())
 
 
-def told_far(compared: Iterable[Compared], heads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def told_far(compared: Iterable[Asked], heads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """What is known of each reading of memory that is far off."""
     groups = far_groups(compared, heads)
     if groups:

@@ -24,7 +24,6 @@ from published.estimators import estimates, read_said
 from published.readings import (
     A_GPU,
     NEAR,
-    WHY,
     Compared,
     Reading,
     at_first,
@@ -33,7 +32,6 @@ from published.readings import (
     compare,
     contained,
     errors,
-    far_groups,
     nearest_ratio,
     read_all,
     read_head,
@@ -192,42 +190,12 @@ for name, of_kind in by_kind(asked).items():
 # --8<-- [end:kinds]
 
 
-# --8<-- [start:published]
-METERS = {"allocated": "allocated", "active": "active", "reserved": "reserved", "smi": "smi", "memory": "unsaid"}
-
-
-def describe(source: str, found: list[Compared]) -> dict[str, Any]:
-    """A source: where it stands, the cards and meters, and how far off it is."""
-    head = heads[source]
-    if "thread" in head:
-        name, link = "/".join(head["thread"].split("/")[3:5]) + "#" + head["thread"].split("/")[-1], head["thread"]
-    else:
-        name, link = head["repository"], f"https://github.com/{head['repository']}/tree/{head['commit']}"
-    told = [each for each in found if each.said]
-    known = {"file": source, "name": name, "link": link}
-    known |= {"at": head.get("commit", "")[:7] or head["when"], "card": head["card"]}
-    known |= {"readings": len(found), "asked": len(told)}
-    known |= {"meters": sorted({METERS[each.reading.what.split("_")[0]] for each in found})}
-    if told:
-        error = errors(told)
-        known |= {"error_share": error["median_error_share"], "within_share": error["within_share"]}
-        known |= {"low_ratio": error["low_ratio"], "high_ratio": error["high_ratio"]}
-        known |= {"today_ratios": [round(today(each), 4) for each in told]}
-        known |= {"first_ratios": [round(at_first(each), 4) for each in told if each.reading.first]}
-    return known
-
-
-described = [describe(source, found) for source, found in by_source(peaks).items()]
-sources = sorted(described, key=lambda source: -source.get("error_share", -1))  # the worst first
-worst = sources[0]
-without_worst = [each for each in by_kind(asked)["lora"] if each.reading.source != worst["file"]]
-lora_room_without_worst_share = room(without_worst)
-lowest, highest = min(asked, key=today), max(asked, key=today)
-lowest_ratio, highest_ratio = today(lowest), today(highest)
-lowest_source, highest_source = (heads[each.reading.source]["repository"] for each in (lowest, highest))
-for source in sources:
-    print(f"{source['name']:40} {source['asked']:3} of {source['readings']:3}", source.get("error_share", ""))
-# --8<-- [end:published]
+# --8<-- [start:worst]
+_worst_name, _of_worst = max(by_source(asked).items(), key=lambda item: errors(item[1])["median_error_share"])
+worst = {"name": heads[_worst_name].get("repository", _worst_name), **errors(_of_worst)}
+_without_worst = [each for each in by_kind(asked)["lora"] if each.reading.source != _worst_name]
+lora_room_without_worst_share = room(_without_worst)
+# --8<-- [end:worst]
 
 
 # --8<-- [start:missing]
@@ -238,23 +206,6 @@ other_reasons_readings = not_asked_readings - sum(reason["readings"] for reason 
 for reason in reasons[:12]:
     print(f"{reason['readings']:4} {reason['why']}")
 # --8<-- [end:missing]
-
-
-# --8<-- [start:far]
-far: list[dict[str, Any]] = []
-for origin, known, group in far_groups(peaks, heads):
-    assert known  # the tests hold that each has its sentence
-    off = errors(group)
-    far.append(
-        {"source": next(each["name"] for each in sources if each["file"] == origin)}
-        | {key: known[key] for key in ("why", "en", "zh")}
-        | {"readings": len(group), "low_ratio": off["low_ratio"], "high_ratio": off["high_ratio"]}
-    )
-far.sort(key=lambda each: -each["readings"])
-far_readings = sum(each["readings"] for each in far)
-far_by_why = {why: sum(each["readings"] for each in far if each["why"] == why) for why in WHY}
-print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
-# --8<-- [end:far]
 
 
 # --8<-- [start:time]

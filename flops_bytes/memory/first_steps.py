@@ -37,6 +37,7 @@ class Sharding(NamedTuple):
     gathered_layer_bytes: float = 2  # of a parameter of a layer
     width: int = 2  # bytes of a parameter of another unit that is gathered, and of a whole gradient that is sent
     share_width: int = 4  # of a share's gradient
+    shares_stay: bool = True  # until the update, which else is the host's
 
 
 class Run(NamedTuple):
@@ -331,7 +332,7 @@ class Writer:
             self.give(self.gradients[name])
         self.gradients = {name: there for name, there in self.gradients.items() if name not in mine}
         share = self.take("gradients", -(-run.sharding.share_width * numbers // run.sharding.gpus), REDUCE)
-        if unit in self.shards:
+        if unit in self.shards or not run.sharding.shares_stay:
             self.give(share)
         else:
             self.shards[unit] = share

@@ -15,7 +15,14 @@ from flops_bytes.plan.evidence import MISSES, ON_PAPER
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.outside import lines_outside, outside_bytes
 from flops_bytes.plan.software import Moments, gathers_weights, is_deepspeed
-from flops_bytes.plan.training import bytes_by_moment, model_family, recipe_name, step_config, trained_recipe
+from flops_bytes.plan.training import (
+    bytes_by_moment,
+    leaves_gradients,
+    model_family,
+    recipe_name,
+    step_config,
+    trained_recipe,
+)
 
 LIVES, RETRIES, DIES = "lives", "retries", "dies"
 STATE = ("weights", "adapters", "master", "optimizer")
@@ -39,6 +46,7 @@ def run_of(a: Mapping[str, Any], model: Model, lengths: Sequence[Sequence[int]],
         gathered_layer_bytes=gathered_width(recipe, a["base"]),
         width=4 if recipe == "fp32" else 2,
         share_width=trained_recipe(a).gradients,
+        shares_stay=not leaves_gradients(a),
     )
     return Run(
         stack=model.stack,
@@ -221,13 +229,17 @@ def worst_of(readings: Sequence[Reading]) -> Reading:
     )
 
 
-def runs_of(a: Mapping[str, Any], model: Model) -> list[Steps]:
+def lengths_of(a: Mapping[str, Any]) -> list[int]:
+    """Those that are asked for; none where all sequences have one length."""
+    return [] if a["lengths"] is None or a["lengths"] == "packed" else read_lengths(a["lengths"])
+
+
+def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int], draws: int = DRAWS) -> list[Steps]:
     """The runs that are asked for: one, or, where sequences have many lengths, several that are drawn."""
     moments = bytes_by_moment({**a, "allowance": 0}, model)
-    if not a["lengths"] or a["lengths"] == "packed":
+    if not lengths:
         return [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
-    lengths = read_lengths(a["lengths"])
-    drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(DRAWS)]
+    drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(draws)]
     return [run._replace(ends=[]) for run in drawn]
 
 
@@ -238,7 +250,7 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
     """
     settings, outside = read_settings(a["alloc_conf"]) if a["alloc_conf"] else Settings(), outside_bytes(a)
     capacity_bytes = int(card_bytes) - outside
-    runs = runs_of(a, model)
+    runs = runs_of(a, model, lengths_of(a))
     in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do
     found = worst_of([in_ways(run, settings, capacity_bytes) for run in runs])
     low, high = found.reserved_bytes
@@ -269,7 +281,7 @@ def most_that_lives(a: Mapping[str, Any], model: Model, name: str, on_paper: int
         number = int(share * on_paper)
         if not number:
             break
-        runs = runs_of({**a, name: number}, model)
+        runs = runs_of({**a, name: number}, model, lengths_of(a))
         if worst_of([one_way(run, settings, capacity_bytes) for run in runs]).lives != DIES:
             return number
     return 0

@@ -192,18 +192,23 @@ def with_offload(a: Options, stack: Stack, trained: int, moments: Moments) -> Mo
     stage3.py, partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay there.
     """
     left_on_card = {"master": 0, "optimizer": 0}
-    if has_float32_gradients(a):
+    if leaves_gradients(a):
         left_on_card |= {"gradients": 0}
     if a["offload"] == "all":
         is_whole = a["base"] in CONSTANTS and a["quantized_by"] != "torchao"
         constants = quantized_bytes(four_bit_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_whole else 0
-        left_on_card |= {"gradients": 0, "weights": constants} | ({"adapters": 0} if a["lora"] else {})
+        left_on_card |= {"weights": constants} | ({"adapters": 0} if a["lora"] else {})
     gradient_bytes = 0 if a["update"] == "in-backward" else trained_recipe(a).gradients * trained
     shards = a["gpus"] if int(a["zero"]) > 1 else 1
     at_update = {"gradients": -(-gradient_bytes // shards), "temporaries": 0} if gradient_bytes else {}
     return {
         moment: lines | (at_update if moment == "update" else {}) | left_on_card for moment, lines in moments.items()
     }
+
+
+def leaves_gradients(a: Options) -> bool:
+    """Whether gradients go to the host as soon as they are reduced."""
+    return bool(a["offload"] == "all" or (a["offload"] != "no" and has_float32_gradients(a)))
 
 
 def has_float32_gradients(a: Options) -> bool:

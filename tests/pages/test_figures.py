@@ -1034,7 +1034,7 @@ def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -
         {"name": "b/near", "asked": 1, "first_ratios": [1.5], "today_ratios": [1.0]},
         {"name": "c/none", "asked": 0},
     ]
-    chart = Chart(how_far_off.strip(Values({"how_far_off.sources": made}), Words()))
+    chart = Chart(how_far_off.strip(Values({"published_meters.sources": made}), Words()))
     assert "none" not in chart.texts
     first, today = (chart.dots(chart.colours[when]) for when in ("first", "today"))
     for dots, ticks in ((first, ("0.5", "1.5")), (today, ("0.75", "1"))):
@@ -1046,7 +1046,7 @@ def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -
 def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> None:
     group = {"source": "a/far", "why": "meter", "en": "Reserved.", "zh": "预留。", "readings": 2}
     group |= {"low_ratio": 0.5, "high_ratio": 0.75}
-    made = Values({"how_far_off.far": [group, {**group, "high_ratio": 0.5}]})
+    made = Values({"published_meters.far": [group, {**group, "high_ratio": 0.5}]})
     _, several, one = how_far_off.far(made, Words(language="zh", to=" 到 ", meter="测法："))
     assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 

@@ -29,7 +29,7 @@ LANGUAGES = ["", "zh/"]
 def test_its_figure_piles_up_each_reading_where_its_ratio_lies() -> None:
     source = {"asked": 3, "first_ratios": [0.5, 0.5, 1.4], "today_ratios": [1.0, 0.1, 5.0]}
     labels = {"first": "first", "today": "today", "axis": ""}
-    drawing = ElementTree.fromstring(front.readings({"how_far_off.sources": [source, {"asked": 0}]}, labels))
+    drawing = ElementTree.fromstring(front.readings({"published_meters.sources": [source, {"asked": 0}]}, labels))
     ticks = {str(one.text): float(one.attrib["x"]) for one in drawing.iter(f"{SVG}text") if one.text}
     places = [re.findall(r"M([\d.]+) ([\d.]+)", one.attrib["d"]) for one in drawing.iter(f"{SVG}path")]
     first, today = ([(float(x) + 1.8, float(y)) for x, y in each] for each in places)

@@ -15,7 +15,7 @@ BOOK = Book(ROOT)
 CHAPTERS = pytest.mark.parametrize("path", BOOK.chapters(), ids=lambda path: f"{path.parent.name}/{path.name}")
 
 # A value that misleads alone, and what a paragraph that quotes it has to quote, too. The page of both tells them apart.
-BESIDE = {"how_far_off.now.median_error_share": "how_far_off.first.median_error_share"}
+BESIDE = {"published_meters.now.median_error_share": "how_far_off.first.median_error_share"}
 TOLD_AT = "how-far-off.md"
 # What is predicted from one kernel's rates, which another kernel can beat, and words that would make a limit of it.
 NO_LIMIT = re.compile(r"\{\{ decode_speed\.(?:predicted_|measured_graphs\.(?:\w+|\{row\})\.bound_seconds)[^}]*\}\}")
@@ -67,7 +67,8 @@ def test_what_misleads_is_found(tmp_path: Path) -> None:
     def chapter(text: str) -> Chapter:
         return Chapter.parse(f"a\n\n{text}\n", tmp_path / "x.md")
 
-    now, first = ("{{ how_far_off." + when + ".median_error_share:.0f% }}" for when in ("now", "first"))
+    (said, beside), *_ = BESIDE.items()
+    now, first = (f"{{{{ {value}:.0f% }}}}" for value in (said, beside))
     assert alone(chapter(f"It is {first}, now {now}.")) == [] != alone(chapter(f"It is {now}."))
     step = "{{ decode_speed.predicted_one_seconds }}"
     assert called_limits(chapter(f"We predict {step}.")) == [] != called_limits(chapter(f"Its bound is {step}."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -370,10 +371,12 @@ zh = "预留的显存。"
 """
 
 
-def test_what_is_known_of_a_far_reading_is_printed_with_it(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_known_of_a_far_reading_is_printed_with_it(made_up: Path) -> None:
     made_up.write_text(made_up.read_text(encoding="utf-8") + FAR, encoding="utf-8")
-    assert published.main([str(made_up.parent), "--extract", str(clones(made_up))]) == 0
-    told = capsys.readouterr().out.partition("farther off than 15%: 2 readings of memory\n")[2].split("\n")
+    extract(made_up, clones(made_up))
+    compared = list(published.compare(read_source(made_up)[1]))
+    first, *told = published.told_far(compared, {"made-up": published.read_head(made_up)})
+    assert first == "farther off than 15%: 2 readings of memory"
     assert told[0] == "  made-up: nothing is said; write it into its file, under [[far]]" and "51.5" in told[1]
     assert told[2] == "  made-up: meter: What was reserved." and "61.25" in told[3]
     change(made_up, '"meter"', '"because"')
@@ -381,12 +384,21 @@ def test_what_is_known_of_a_far_reading_is_printed_with_it(made_up: Path, capsys
         read_source(made_up)
 
 
-def test_each_reading_that_is_far_off_has_its_sentence() -> None:
-    heads = {path.stem: published.read_head(path) for path in SOURCES}
-    readings = [each for each in read_all(FOLDER) if each.kind == "memory"]
-    groups = published.far_groups(published.compare(readings), heads)
-    assert [(source, each.reading) for source, why, found in groups if not why for each in found] == []
-    assert sum(len(found) for _, _, found in groups) >= 20
+def test_what_is_known_is_of_readings_that_are_far_off_and_of_no_others() -> None:
+    """By the record of what their meters show, which counts each; its snippet has a sentence for each such reading."""
+    (record,) = list((ROOT / "measurements").glob("intel*/published_meters.json"))
+    of_record = {each["en"] for each in json.loads(record.read_text(encoding="utf-8"))["values"]["far"]}
+    assert {far["en"] for path in SOURCES for far in published.read_head(path).get("far", [])} == of_record
+
+
+def test_a_row_without_a_reading_stays_where_its_table_says_what_that_is(made_up: Path) -> None:
+    extract(made_up, clones(made_up))
+    assert published.read_empty(made_up) == []
+    change(made_up, 'name = "peaks"', 'name = "peaks"\nempty = "died"')
+    assert extract(made_up, clones(made_up)) == 4
+    (dead,) = published.read_empty(made_up)
+    assert (dead.row, dead.line, dead.settings["context"]) == (1, 5, 2048)
+    assert published.main([str(made_up.parent), "--first"]) == 0 and published.read_empty(made_up) == [dead]
 
 
 def test_it_is_a_command(made_up: Path) -> None:
