@@ -321,7 +321,7 @@ def follow(changes: Iterable[Change]) -> tuple[Allocator, list[dict[str, int]]]:
 
 
 question = settled_question(RUN, plan(**RUN))
-(steps,) = runs_of(question.a, question.model, ())  # loads the model, and takes two steps
+(steps,) = runs_of(question.a, question.model)  # loads the model, and takes two steps
 changes_of_run = [(storage, change) for storage, change, _stream in steps.changes]
 after = follow(changes_of_run)[1]
 heights = [each["allocated_bytes"] for each in after]

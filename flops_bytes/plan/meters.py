@@ -234,7 +234,7 @@ def lengths_of(a: Mapping[str, Any]) -> list[int]:
     return [] if a["lengths"] is None or a["lengths"] == "packed" else read_lengths(a["lengths"])
 
 
-def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int], draws: int = DRAWS) -> list[Steps]:
+def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int] = (), draws: int = DRAWS) -> list[Steps]:
     """The runs that are asked for: one, or, where sequences have many lengths, several that are drawn."""
     moments = bytes_by_moment({**a, "allowance": 0}, model)
     if not lengths:
