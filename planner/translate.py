@@ -945,7 +945,12 @@ class Writer:
         if is_method and (a.kwonlyargs or a.kwarg or not a.args):
             raise self.refuse(s, "a method with keywords alone, or of no object")
         for default in (*a.defaults, *a.kw_defaults):
-            if default and not isinstance(default, ast.Constant | ast.Name | ast.Attribute | ast.UnaryOp):
+            is_empty = isinstance(default, ast.Tuple) and not default.elts  # which nothing can change
+            if (
+                default
+                and not is_empty
+                and not isinstance(default, ast.Constant | ast.Name | ast.Attribute | ast.UnaryOp)
+            ):
                 raise self.refuse(default, "a default that is made anew at each call")
         parameters = [*a.args, *a.kwonlyargs, *(rest for rest in (a.vararg, a.kwarg) if rest)]
         defaults = [None] * (len(a.args) - len(a.defaults)) + a.defaults + a.kw_defaults + [None]
