@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gpu-memory.md#luck", "gpu_memory",
             "requests.vectors.allocated_bytes", "measured_requests.vectors.allocated_bytes"),
         Formula("peak", r"(L + 4)\,A_\text{layer} + (L + 1)\,W_\text{layer}",
-            "gpu-memory.md#timeline", "gpu_memory",
+            "gpu-memory.md#peak", "gpu_memory",
             "peak_bytes", "measured_peaks.allocated_bytes"),
     ),
     "flops": (

@@ -85,7 +85,7 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     assert main(shlex.split(command)[2:]) == 0
     assert capsys.readouterr().out == printed and 8 <= printed.count("\n") <= 18
     others = re.findall(r"^\|.*`flops-bytes (plan .*?)`", text, re.MULTILINE)
-    assert [main(shlex.split(other)[1:]) for other in others] == [0, 0]
+    assert len(others) > 1 and not any(main(shlex.split(other)[1:]) for other in others)
 
 
 def test_the_form_assumes_the_speed_that_the_terminal_names() -> None:

@@ -203,7 +203,7 @@ def test_an_unknown_type_has_no_answer_and_a_guess_to_copy(
     assert sorted(named) == sorted(["model_type", *lacking])
     shape = re.search(r"a guess, without these: --shape '(.*?)'$", str(told.value))
     assert shape
-    found = plan(shape=shape[1], gpu="H200 SXM", meters=False)["parameters"]["total"]
+    found = plan(shape=shape[1], gpu="H200 SXM")["parameters"]["total"]
     assert found == pytest.approx(parameters, rel=off)
 
 
@@ -251,7 +251,7 @@ OTHER_NAMES = {  # of the same sizes, in files that people have: parameters by t
 def test_sizes_are_found_under_other_names_too(name: str) -> None:
     config, parameters, off = OTHER_NAMES[name]
     told = estimate(config)
-    found = plan(shape=told.split("'")[1], gpu="H200 SXM", meters=False)["parameters"]["total"]
+    found = plan(shape=told.split("'")[1], gpu="H200 SXM")["parameters"]["total"]
     assert found == pytest.approx(parameters, rel=off)
 
 
@@ -306,11 +306,8 @@ def test_a_pasted_configuration_of_an_unknown_type_has_no_answer(page: Page, add
 def test_known_types_are_read_as_before() -> None:
     assert "phi3" not in KNOWN and "llama" in KNOWN
     llama = {**PHI_3, "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_key_value_heads": 8}
-    found = plan(config=llama | {"vocab_size": 128256}, gpu="H200 SXM", meters=False)["parameters"]["total"]
-    assert (
-        found == plan(model="llama-3-8b", gpu="H200 SXM", meters=False)["parameters"]["total"]
-        and "llama-3-8b" in SHAPES
-    )
+    found = plan(config=llama | {"vocab_size": 128256}, gpu="H200 SXM")["parameters"]["total"]
+    assert found == plan(model="llama-3-8b", gpu="H200 SXM")["parameters"]["total"] and "llama-3-8b" in SHAPES
 
 
 # What the page has no need of
