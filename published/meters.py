@@ -27,6 +27,7 @@ from flops_bytes.memory.first_steps import Steps, replay
 from flops_bytes.plan import stacks
 from flops_bytes.plan.meters import (
     DIES,
+    LIFE,
     LIVES,
     RETRIES,
     read_meters,
@@ -99,7 +100,7 @@ def _asked(question_json: str, lengths_json: str, card_gb: float | None) -> Said
         fmean(each.allocated for each in found),
         reserved,
         reserved + outside,
-        max((each.lives for each in found), key=(LIVES, RETRIES, DIES).index),
+        max((each.lives for each in found), key=LIFE.index),
     )
 
 
@@ -161,7 +162,7 @@ def _ask_row(row: tuple[Sequence[Reading], Mapping[str, Any] | None]) -> list[Me
     metered = []
     for reading in readings:
         said, found = said_of(reading, lengths)
-        metered.append(Metered(reading, said, max((each.lives for each in found), key=(LIVES, RETRIES, DIES).index)))
+        metered.append(Metered(reading, said, max((each.lives for each in found), key=LIFE.index)))
     return metered
 
 
@@ -224,7 +225,7 @@ def told(each: Metered) -> str:
 
 def read_lengths(folder: Path) -> dict[str, Mapping[str, Any] | None]:
     """How the sequences of each source differ in length, if they do."""
-    return {path.stem: read_source(path)[0].get("lengths") for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: read_head(path).get("lengths") for path in sorted(folder.glob("*.toml"))}
 
 
 def keep_first(path: Path, metered: Sequence[Metered]) -> None:

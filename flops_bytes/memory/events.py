@@ -16,20 +16,17 @@ from typing import NamedTuple
 
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.layers import ModelFamily
-from flops_bytes.memory.passes import forward_step
+from flops_bytes.memory.passes import LINES, backward_step, each_layer, forward_step
 from flops_bytes.memory.step import (
-    LOSS,
     StepConfig,
-    in_chunks,
     prepared,
     step_bytes,
     step_moments,
     trained_parameters,
 )
-from flops_bytes.memory.tape import COPIES, FLOAT32, GRADIENTS, LOGITS, OTHERS, Like, Operation, Storage, Tape, Tensor
+from flops_bytes.memory.tape import Like, Operation, Storage, Tape, Tensor
 from flops_bytes.model.stack import Stack
 
-LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}
 Frame = tuple[str, str, int]
 
 
@@ -54,7 +51,8 @@ def frames_above(frame: FrameType | None) -> tuple[Frame, ...]:
     """The functions that are being called, but for the tape's own."""
     found = []
     while frame is not None and frame.f_code.co_name != "step_events":
-        if not isinstance(frame.f_locals.get("self"), Tape) and frame.f_code.co_name[0] != "<":
+        is_tapes = isinstance(frame.f_locals.get("self"), Tape) or frame.f_code is backward_step.__code__
+        if not is_tapes and frame.f_code.co_name[0] != "<":
             found.append((frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
     return tuple(found)
@@ -157,11 +155,11 @@ def step_events(
     matrices are held as `base` says. Of one GPU without others. Not for a kind that unsupported_reason() names.
     """
     config = config._replace(chunks=min(config.chunks, config.batch * config.seq_len))
-    layers = [layer for layer, times in stack.layers for _ in range(times)]
-    names = [f"layer {place}" for place in range(len(layers))]
     of_batch = {
-        name: {part: config.batch * each for part, each in layer.mixer.mixing_flops(config.seq_len, causal).items()}
-        for name, layer in zip(names, layers, strict=True)
+        f"layer {place}": {
+            part: config.batch * each for part, each in layer.mixer.mixing_flops(config.seq_len, causal).items()
+        }
+        for place, layer in enumerate(each_layer(stack))
     }
     tape = WrittenTape(config, of_batch)
     prepared(tape, config)
@@ -172,15 +170,12 @@ def step_events(
         if nbytes and line not in at_update:
             tape.allocate(line, nbytes)
     earlier = tape.allocate("gradients", each.gradients * trained) if config.accumulated else -1
-    root, hidden = forward_step(tape, stack, family, config, layers)
+    root, hidden = forward_step(tape, stack, family, config)
     tape.phase = "backward"
-    gradient = (
-        tape.new(LOSS, FLOAT32) if hidden is None else in_chunks(tape, stack, config.of_end(), hidden, config.chunks)
-    )
-    tape.run_backward(root, gradient)
-    gone = list(tape.gradients.values()) if config.accumulated or config.in_backward else []  # added, or updated
-    for x in (*tape.kept_to_end, *gone):
-        tape.let_go(x)
+    backward_step(tape, stack, config, root, hidden)
+    if config.accumulated or config.in_backward:  # gradients are added, or updated
+        for x in tape.gradients.values():
+            tape.let_go(x)
     tape.phase = tape.moment = "update"
     there = tape.live_bytes + (each.gradients * trained if config.accumulated else 0)
     temporaries = tape.allocate("temporaries", sum(at_update.values()) - there)

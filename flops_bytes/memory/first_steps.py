@@ -11,19 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from flops_bytes.memory.adapters import CONSTANTS
-from flops_bytes.memory.allocator import Allocator, OutOfMemory, Settings, downwards
+from flops_bytes.memory.allocator import MIB, Allocator, OutOfMemory, Settings, downwards
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.layers import ModelFamily
-from flops_bytes.memory.passes import Part, Pass, between_passes, record_pass, trained_numbers
+from flops_bytes.memory.passes import LINES, Part, Pass, between_passes, record_pass, trained_numbers
 from flops_bytes.memory.step import StepConfig
-from flops_bytes.memory.tape import COPIES, FLOAT32, GRADIENTS, INT64, LOGITS, OTHERS
+from flops_bytes.memory.tape import FLOAT32, INT64
 from flops_bytes.model.stack import Stack
 
 COMPUTE, GATHER, REDUCE = 0, 1, 2  # streams: what one has freed, no other can have
-MIB = 2**20
 WORKSPACE = "workspace"  # a line that is taken once and stays
 BUCKET_BYTES = 25 * MIB  # torch.nn.parallel.DistributedDataParallel, bucket_cap_mb
-LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}
 
 
 class Sharding(NamedTuple):
@@ -107,6 +105,7 @@ class Writer:
         self.weights = self.trained
         if run.config.adapters:
             self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
+        self.total = sum(self.trained.values())
         self.has_state = False
         self.workspaces = 0  # that are there
         self.gradients: dict[str, int] = {}  # storages, by the tensor's name
@@ -146,10 +145,9 @@ class Writer:
         there = sum([self.sizes[number] for number in self.beside])
         while self.beside and there - self.sizes[self.beside[-1]] >= nbytes:
             there -= self.sizes[self.beside[-1]]
-            self.give(self.beside[-1])
-            self.beside = self.beside[:-1]
+            self.give(self.beside.pop())
         if there < nbytes:
-            self.beside = [*self.beside, self.take("beside", nbytes - there)]
+            self.beside.append(self.take("beside", nbytes - there))
 
     def bytes_beside(self, part: Part) -> int:
         """What a layer has of it grows from layer to layer, from nothing to what the moments say."""
@@ -203,9 +201,8 @@ class Writer:
 
     def split(self, line: str, nbytes: int, pieces: int = 1) -> list[int]:
         """Bytes that belong to what is trained, in so many tensors for each of its."""
-        total = sum(self.trained.values())
         return [
-            self.take(line, nbytes * numbers // total // pieces)
+            self.take(line, nbytes * numbers // self.total // pieces)
             for numbers in self.trained.values()
             for _ in range(pieces)
         ]
@@ -301,8 +298,7 @@ class Writer:
         sizes = [int(width * numbers) for name, numbers in self.weights.items() if unit_of(name) == unit]
         if sharding.flat:
             while len(self.waiting) > 1:
-                self.give(self.waiting[0])
-                self.waiting = self.waiting[1:]
+                self.give(self.waiting.pop(0))
             self.gathered[unit] = [self.take("gathered", sum(sizes), GATHER)]
             return
         received = self.take("gathered", sum(sizes), GATHER)
@@ -312,12 +308,11 @@ class Writer:
         self.waiting = [received]
 
     def free_unit(self, unit: str) -> None:
-        for number in self.gathered.get(unit, []):
+        for number in self.gathered.pop(unit, []):
             if self.run.sharding.flat:
-                self.waiting = [*self.waiting, number]
+                self.waiting.append(number)
             else:
                 self.give(number)
-        self.gathered = {name: there for name, there in self.gathered.items() if name != unit}
 
     def reduce(self, unit: str) -> None:
         """The gradients of a unit are copied into one tensor, and of their sum a share stays."""
@@ -329,8 +324,7 @@ class Writer:
         self.give(self.sent)
         self.sent = self.take("reduced", width * numbers)
         for name in mine:
-            self.give(self.gradients[name])
-        self.gradients = {name: there for name, there in self.gradients.items() if name not in mine}
+            self.give(self.gradients.pop(name))
         share = self.take("gradients", -(-run.sharding.share_width * numbers // run.sharding.gpus), REDUCE)
         if unit in self.shards or not run.sharding.shares_stay:
             self.give(share)
@@ -355,10 +349,11 @@ class Writer:
 
     def make_state_of(self, name: str) -> None:
         """The moments of one tensor, when it is updated for the first time."""
-        share = self.run.state.get("optimizer", 0) * self.trained[name] // sum(self.trained.values())
-        if not self.has_state:
-            for _ in range(2):
-                self.take("optimizer", share // 2)
+        if self.has_state:
+            return
+        share = self.run.state.get("optimizer", 0) * self.trained[name] // self.total
+        for _ in range(2):
+            self.take("optimizer", share // 2)
 
     def finish_step(self) -> None:
         run = self.run

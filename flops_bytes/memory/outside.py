@@ -7,6 +7,7 @@ CUDA loads kernels when they are first called, since 11.7; before, all of PyTorc
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from flops_bytes.memory.allocator import MIB, up
@@ -292,6 +293,7 @@ def nccl_lines(
 # --8<-- [end:nccl]
 
 
+@cache
 def outside_lines(
     gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
 ) -> list[Outside]:

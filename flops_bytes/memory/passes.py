@@ -26,13 +26,32 @@ from flops_bytes.memory.step import (
     rotary_features,
     tape_of,
 )
-from flops_bytes.memory.tape import FLOAT32, Operation, Storage, Tape, Tensor, add, dropout, like, vector
+from flops_bytes.memory.tape import (
+    COPIES,
+    FLOAT32,
+    GRADIENTS,
+    LOGITS,
+    OTHERS,
+    Operation,
+    Storage,
+    Tape,
+    Tensor,
+    add,
+    dropout,
+    like,
+    vector,
+)
 from flops_bytes.model.stack import Attention, Layer, Stack
 
+LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}  # as answers name them
 
-def forward_step(
-    tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig, layers: Sequence[Layer]
-) -> tuple[Operation, Tensor | None]:
+
+def each_layer(stack: Stack) -> list[Layer]:
+    """The layers from the first to the last."""
+    return [layer for layer, times in stack.layers for _ in range(times)]
+
+
+def forward_step(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> tuple[Operation, Tensor | None]:
     """The forward pass: the operation that the backward pass begins with; of a loss in chunks, which goes both ways
     with the head before that, what the head sees."""
     tape.enter()
@@ -42,7 +61,7 @@ def forward_step(
     x = embedded(tape, stack, family, config)
     cos_sin: dict[int, tuple[Tensor, Tensor]] = {}
     masks: dict[int, Tensor] = {}
-    for place, layer in enumerate(layers):
+    for place, layer in enumerate(each_layer(stack)):
         tape.moment = f"layer {place}"
         window = layer.mixer.window if isinstance(layer.mixer, Attention) else 0
         rope_window = window if family.rope_per_window else 0
@@ -63,6 +82,16 @@ def forward_step(
     tape.drop_autocast_copies()
     assert result.grad_fn is not None
     return result.grad_fn, hidden
+
+
+def backward_step(tape: Tape, stack: Stack, config: StepConfig, root: Operation, hidden: Tensor | None) -> None:
+    """The backward pass after that, at whose end all goes of which somebody has kept the name."""
+    gradient = (
+        tape.new(LOSS, FLOAT32) if hidden is None else in_chunks(tape, stack, config.of_end(), hidden, config.chunks)
+    )
+    tape.run_backward(root, gradient)
+    for x in tape.kept_to_end:
+        tape.let_go(x)
 
 
 def embedded(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> Tensor:
@@ -199,18 +228,14 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
     config = config._replace(chunks=min(config.chunks, config.batch * config.seq_len))
     tape = PassTape(config, holds_inputs)
     prepared(tape, config)
-    root, hidden = forward_step(
-        tape, stack, family, config, [layer for layer, times in stack.layers for _ in range(times)]
-    )
+    root, hidden = forward_step(tape, stack, family, config)
     tape.goes_backward = tape.awaits_product = True
-    gradient = (
-        tape.new(LOSS, FLOAT32) if hidden is None else in_chunks(tape, stack, config.of_end(), hidden, config.chunks)
-    )
-    tape.run_backward(root, gradient)
+    backward_step(tape, stack, config, root, hidden)
     stays = not (config.accumulated or config.in_backward)
     left = {name: x for name, x in tape.gradients.items() if stays and tape.leaves[name].numel}
-    for x in [*tape.kept_to_end, *[x for name, x in tape.gradients.items() if name not in left]]:
-        tape.let_go(x)
+    for name, x in tape.gradients.items():
+        if name not in left:
+            tape.let_go(x)
     for storage in tape.held:
         tape.drop(storage)
     return Pass(
@@ -241,7 +266,7 @@ def trained_numbers(stack: Stack, family: ModelFamily, config: StepConfig) -> di
     one = config._replace(seq_len=1, batch=1, chunks=1, checkpointing="none", loss="plain", update="fused")
     one = one._replace(reentrant=False, every=1, accumulated=False, logits_to_keep=0)
     tape = tape_of(one)
-    forward_step(tape, stack, family, one, [layer for layer, times in stack.layers for _ in range(times)])
+    forward_step(tape, stack, family, one)
     return {name: leaf.numel for name, leaf in tape.leaves.items() if leaf.numel}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from flops_bytes.plan.assumptions import CompleteQuestion, complete_question, usual_context
 from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
 from flops_bytes.plan.fleet import settled
-from flops_bytes.plan.meters import judge_meters, read_lengths, read_meters, read_settings
+from flops_bytes.plan.meters import judge_meters, lengths_of, read_meters, settings_of
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
 __all__ = ["plan", "plan_exactly"]
@@ -62,10 +62,10 @@ def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, An
 
 def check_allocator(asked: Mapping[str, Any]) -> None:
     """Raises ValueError for options that only the allocator's steps hang on, and that cannot be read."""
-    if asked.get("lengths", "packed") not in (None, "packed"):
-        read_lengths(str(asked["lengths"]))
-    if asked.get("alloc_conf") is not None:
-        read_settings(str(asked["alloc_conf"]))
+    told = {name: asked.get(name) for name in ("lengths", "alloc_conf")}
+    a = {name: None if text is None else str(text) for name, text in told.items()}
+    lengths_of(a)
+    settings_of(a)
 
 
 def settled_question(told: Mapping[str, Any], answer: Mapping[str, Any]) -> CompleteQuestion:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flops_bytes.memory.allocator import Settings, downwards, upwards
-from flops_bytes.memory.first_steps import MIB, Replay, Run, Sharding, Steps, replay, written
+from flops_bytes.memory.allocator import MIB, Settings, downwards, upwards
+from flops_bytes.memory.first_steps import Replay, Run, Sharding, Steps, replay, written
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.shapes import quoted
 from flops_bytes.parallel.sharding import gathered_width
@@ -25,6 +25,7 @@ from flops_bytes.plan.training import (
 )
 
 LIVES, RETRIES, DIES = "lives", "retries", "dies"
+LIFE = (LIVES, RETRIES, DIES)  # the best first
 STATE = ("weights", "adapters", "master", "optimizer")
 # What a formula may be off a moment that is gone through, before it counts as something that has no place there.
 NEAR_BYTES = 4 * MIB
@@ -218,8 +219,7 @@ def one_way(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading:
 
 def worst_of(readings: Sequence[Reading]) -> Reading:
     """Of several runs the lowest and the highest, and the one that lives worst."""
-    order = (LIVES, RETRIES, DIES)
-    worst = max(readings, key=lambda each: (order.index(each.lives), each.retries))
+    worst = max(readings, key=lambda each: (LIFE.index(each.lives), each.retries))
     return worst._replace(
         allocated_bytes=max([each.allocated_bytes for each in readings]),
         reserved_bytes=(
@@ -232,6 +232,11 @@ def worst_of(readings: Sequence[Reading]) -> Reading:
 def lengths_of(a: Mapping[str, Any]) -> list[int]:
     """Those that are asked for; none where all sequences have one length."""
     return [] if a["lengths"] is None or a["lengths"] == "packed" else read_lengths(a["lengths"])
+
+
+def settings_of(a: Mapping[str, Any]) -> Settings:
+    """Those of the allocator that are asked for, or its own."""
+    return Settings() if a["alloc_conf"] is None else read_settings(a["alloc_conf"])
 
 
 def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int] = (), draws: int = DRAWS) -> list[Steps]:
@@ -248,7 +253,7 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
 
     Raises ValueError as the planner does, and for a kind whose steps are not derived.
     """
-    settings, outside = read_settings(a["alloc_conf"]) if a["alloc_conf"] else Settings(), outside_bytes(a)
+    settings, outside = settings_of(a), outside_bytes(a)
     capacity_bytes = int(card_bytes) - outside
     runs = runs_of(a, model, lengths_of(a))
     in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do
@@ -275,8 +280,7 @@ STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on
 def most_that_lives(a: Mapping[str, Any], model: Model, name: str, on_paper: int, card_bytes: float) -> int:
     """The most of an option, such as the context, with which the run lives: of what fits on paper, or somewhat less.
     0 if none of these does. Reserved bytes do not grow evenly, so that some lengths below it may die."""
-    settings = read_settings(a["alloc_conf"]) if a["alloc_conf"] else Settings()
-    capacity_bytes = int(card_bytes) - outside_bytes(a)
+    settings, capacity_bytes = settings_of(a), int(card_bytes) - outside_bytes(a)
     for share in STEPS_DOWN:
         number = int(share * on_paper)
         if not number:

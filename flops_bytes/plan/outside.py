@@ -1,7 +1,6 @@
 """What a GPU's memory holds beside PyTorch's tensors, for a question: its context, kernels, and NCCL's buffers."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from flops_bytes.memory.outside import SOURCES, Outside, middle_bytes, outside_lines
@@ -10,19 +9,12 @@ from flops_bytes.time.gpus import TPUS
 
 
 # --8<-- [start:outside]
-@cache
-def of_card(
-    gpu: str, gpus: int, node_gpus: int, network_cards: int, tensor: int = 1, pipeline: int = 1, expert: int = 1
-) -> list[Outside]:
-    return outside_lines(gpu, gpus, node_gpus, network_cards, tensor, pipeline, expert)
-
-
 def asked_lines(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> list[Outside]:
     """Of training or serving as it is asked for; of a card of which only numbers are said, as of any; of a TPU none."""
     if a["gpu"] in TPUS:
         return []
     gpu = row_name(a["gpu"]) if a["gpu"] else ""
-    return of_card(gpu, a["gpus"], a["node_gpus"], a["network_cards"] or 0, tensor, pipeline, expert)
+    return outside_lines(gpu, a["gpus"], a["node_gpus"], a["network_cards"] or 0, tensor, pipeline, expert)
 
 
 def outside_bytes(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> int:

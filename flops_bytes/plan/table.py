@@ -1,7 +1,7 @@
 """An answer of the planner as lines of a terminal: the dozen that answer, and, to explain it, what and how much."""
 
 # --8<-- [start:setup]
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flops_bytes.model.stack import PARTS
@@ -191,18 +191,22 @@ def death_text(death: dict[str, Any]) -> str:
     return f"{death['at']} asks for {gib(death['asked_bytes'])} of {death['line']} beside {there}"
 
 
+def spread_text(sizes: Iterable[int]) -> str:
+    """The lowest and the highest; one, where they are equal."""
+    return " to ".join(map(gib, sorted({*sizes})))
+
+
 def meter_lines(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The same, line by line, with what each part outside of PyTorch rests on."""
     meters = answer.get("meters")
     if meters is None:
         return
     yield "allocated", gib(meters["allocated_bytes"])
-    yield "reserved", " to ".join(map(gib, sorted({*meters["reserved_bytes"]})))
+    yield "reserved", spread_text(meters["reserved_bytes"])
     for line in meters["outside"]:
         assumed = f", taken from {line['assumed_of']}" if line["assumed_of"] else ""
-        sizes = " to ".join(map(gib, sorted({*line["bytes"]})))
-        yield f"  {line['line'].replace('_', ' ')}", f"{sizes}: {line['source']}{assumed}"
-    yield "nvidia-smi", " to ".join(map(gib, sorted({*meters["smi_bytes"]})))
+        yield f"  {line['line'].replace('_', ' ')}", f"{spread_text(line['bytes'])}: {line['source']}{assumed}"
+    yield "nvidia-smi", spread_text(meters["smi_bytes"])
     if (growing := meters["expandable"]) and growing["lives"] != "dies":
         yield "with expandable segments", f"reserved {gib(growing['reserved_bytes'])}"
 

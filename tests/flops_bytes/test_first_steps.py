@@ -13,21 +13,19 @@ from typing import Any
 import pytest
 
 from flops_bytes.memory.allocator import MIB, Settings
-from flops_bytes.memory.first_steps import GATHER, REDUCE, Run, Sharding, Steps, replay, written
+from flops_bytes.memory.first_steps import GATHER, REDUCE, Run, Sharding, replay, written
 from flops_bytes.memory.layers import LLAMA
 from flops_bytes.memory.passes import between_passes, record_pass
 from flops_bytes.memory.step import StepConfig, family_of, step_bytes
 from flops_bytes.model.shapes import SHAPES, Decoder
 from flops_bytes.model.stack import Stack, stack_of
-from flops_bytes.plan import stacks
-from flops_bytes.plan.meters import fixed_lengths, run_of
-from flops_bytes.plan.options import read_options
-from flops_bytes.plan.training import bytes_by_moment
 from flops_bytes.tools.step_memory import RUNS, SHAPE, recorded
 from tests.conftest import ROOT
 
 DRAWN = ROOT / "measurements" / "published" / "drawn_steps.jsonl.gz"
-CARD_BYTES = int(78.6 * 2**30)  # what that card leaves beside its context
+SNIPPET = ROOT / "snippets" / "slow" / "drawn_steps.py"
+DEFINED: dict[str, Any] = {"__name__": "drawn_steps", "__file__": str(SNIPPET)}  # what stands before the first step
+exec(compile(SNIPPET.read_text(encoding="utf-8").partition("# --8<-- [start:drawn]")[0], SNIPPET, "exec"), DEFINED)
 STATE = ("weights", "adapters", "master", "optimizer")
 SMALL = Decoder(layers=4, d_model=512, heads=8, kv_heads=4, head_dim=64, d_ff=1536, vocab=32000)
 
@@ -61,15 +59,6 @@ def drawn() -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(DRAWN.read_bytes()).decode().splitlines()]
 
 
-def steps_of(told: dict[str, Any]) -> Steps:
-    a = read_options({"gpu": "H100 SXM"} | told["asked"])
-    model = stacks.read_model(told["asked"], a)
-    lengths = told.get("lengths", [])
-    each = a["accumulation"]
-    by_step = [lengths[place : place + each] for place in range(0, len(lengths), each)] or fixed_lengths(a)
-    return written(run_of(a, model, by_step, bytes_by_moment({**a, "allowance": 0}, model)))
-
-
 @pytest.mark.drawn(12)
 @pytest.mark.parametrize("place", range(200))
 def test_a_drawn_step_allocates_and_reserves_what_it_did_there(place: int) -> None:
@@ -77,9 +66,9 @@ def test_a_drawn_step_allocates_and_reserves_what_it_did_there(place: int) -> No
     told = drawn()[place]
     if told["num_ooms"]:
         pytest.skip("it had no room")
-    found = replay(steps_of(told), Settings(), CARD_BYTES)
-    assert found.allocated_bytes == pytest.approx(told["allocated_bytes"], rel=0.004)
-    assert found.reserved_bytes == pytest.approx(told["reserved_bytes"], rel=0.1)
+    ratios = DEFINED["beside"](told)
+    assert ratios["allocated_bytes"] == pytest.approx(1, rel=0.004)
+    assert ratios["reserved_bytes"] == pytest.approx(1, rel=0.1)
 
 
 def test_what_a_plan_says_of_one_gpu_is_what_its_steps_hold() -> None:
