@@ -1,0 +1,339 @@
+"""Published tables of runs with tensor, pipeline and data parallelism, beside what the planner says of each run.
+
+`python -m published.ranks measurements/published` prints how far the two are apart; `--first` keeps what is said of
+rows of which nothing was said yet, and never changes what was kept; `--extract CLONES` reads again the rows of sources
+of which every other row is left for later, and no more of them than those.
+
+A source in measurements/published/layouts/tables is a head, which says where it is from, how its runs were set, and
+what no option of the planner expresses; and its rows, in columns of the source's own.
+"""
+
+# --8<-- [start:setup]
+import argparse
+import csv
+import gzip
+import io
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from flops_bytes.plan.parallel import plan_layouts
+from flops_bytes.plan.stacks import read_model
+from published.layouts import GIB, Row, published_seconds
+
+NEAR = 0.15  # off by no more counts as near
+MIB = 2**20
+MFU_FLOORS = (30, 20, 10)  # percent
+# --8<-- [end:setup]
+
+
+# --8<-- [start:rows]
+class Run(NamedTuple):
+    """A published run: how it was set, how it ended, and what was read."""
+
+    row: Row
+    number: str  # in its source
+    ended: str  # empty if it ran, else why it did not: memory, other, unclear
+    memory: Mapping[str, Sequence[tuple[int, float]]]  # by meter: bytes of a GPU of this pipeline rank
+    mfu_percent: float | None
+
+
+Cells = Mapping[str, str]
+
+
+def read_cells(folder: Path, source: str) -> list[dict[str, str]]:
+    """The rows of a source as they are written there."""
+    path = folder / "layouts" / "tables" / f"{source}.csv"
+    packed = path.with_name(f"{path.name}.gz")
+    text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text(encoding="utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def read_head(folder: Path, source: str) -> dict[str, Any]:
+    """What is said of all rows of a source."""
+    return tomllib.loads((folder / "layouts" / "tables" / f"{source}.toml").read_text(encoding="utf-8"))
+
+
+def read_runs(folder: Path) -> Iterator[Run]:
+    """All rows of all sources, from measurements/published."""
+    for source, run_of in RUN_OF.items():
+        head = read_head(folder, source)
+        yield from (run_of(head, place, cells) for place, cells in enumerate(read_cells(folder, source)))
+
+
+def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
+    told = [f"{name}={cells[name]}" for name in ("kv_heads", "vocab") if cells[name]]
+    degrees = {name: int(cells[name]) for name in ("tp", "pp", "zero")}
+    settings = head["settings"] | degrees | {"shape": " ".join([head["models"][cells["model"]], *told])}
+    settings |= {"gpus": int(cells["dp"]) * degrees["tp"] * degrees["pp"]}
+    settings |= {"micro_batch": int(cells["mbs"]), "micro_batches": int(cells["gradacc"])}
+    label = f"{cells['model']}, DP {cells['dp']}, PP {cells['pp']}, TP {cells['tp']}, ZeRO {cells['zero']}"
+    return Run(
+        named("ultra-scale", label, settings, {"tokens_per_second_a_gpu": cells["tokens_per_second_per_gpu"]}),
+        str(place),
+        cells["cause"],
+        {"reserved": [(0, float(cells["reserved_gib"]) * GIB)] if cells["reserved_gib"] else []},
+        float(cells["mfu_percent"]) if cells["mfu_percent"] else None,
+    )
+
+
+def simumax(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
+    model, degrees = head["models"][cells["model"]], {name: int(cells[name]) for name in ("tp", "cp", "ep", "pp")}
+    settings = head["settings"] | degrees
+    settings |= {"context": int(cells["context"]), "micro_batches": int(cells["micro_batches"])}
+    if "config" in model:
+        settings |= {"config": model["config"] | {"num_hidden_layers": int(cells["layers"])}}
+    else:
+        padded = ceil(model["vocab"] / (128 * degrees["tp"])) * 128 * degrees["tp"]
+        settings |= {"shape": f"{model['shape']} layers={cells['layers']} vocab={padded}"}
+    a_stage = settings["gpus"] // degrees["pp"]
+    memory = {
+        meter: [(gpu // a_stage, float(mib) * MIB) for gpu, mib in enumerate(cells[f"{meter}_mib"].split())]
+        for meter in ("allocated", "reserved")
+    }
+    seconds = {"seconds": str(float(cells["milliseconds"]) / 1e3)}
+    return Run(named("simumax-b200", cells["case"], settings, seconds), cells["row"], "", memory, None)
+
+
+def megatron_bridge(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
+    number = {name: first_number(text) for name, text in cells.items()}
+    degrees = {name: number[name] or 1 for name in ("tp", "pp", "cp", "ep")}
+    virtual = {"schedule": "interleaved", "virtual_stages": number["vp"]} if (number["vp"] or 1) > 1 else {}
+    name = cells["model"].partition(" (")[0]
+    settings = (
+        head["settings"] | degrees | (virtual if degrees["pp"] > 1 else {}) | head["kinds"].get(cells["kind"], {})
+    )
+    settings |= head["models"].get(name, {"model": name})
+    settings |= {"gpu": head["cards"].get(cells["system"], cells["system"].removeprefix("DGX-"))}
+    precision = cells["precision"].partition(" ")[0]
+    settings |= {"linear": head["precisions"].get(precision, precision), "zero": 3 if number["fsdp"] else 1}
+    settings |= {"gpus": number["gpus"], "context": number["length"], "micro_batch": number["mbs"]}
+    settings |= {"global_batch": (number["gbs"] or 0) * (number["length"] or 0)}
+    label = f"{cells['container']}, {cells['kind']}, {cells['system']}, {cells['model']}, {cells['precision']}"
+    readings = {"tokens_per_second_a_gpu": str(number["tokens_per_second_a_gpu"])}
+    return Run(named("megatron-bridge", label, settings, readings), f"{cells['file']} {cells['row']}", "", {}, None)
+
+
+def first_number(cell: str) -> int | None:
+    """Of a cell with two, the one that is not in parentheses."""
+    found = re.match(r"\d+", cell)
+    return int(found[0]) if found else None
+
+
+def named(source: str, label: str, settings: Mapping[str, Any], readings: Mapping[str, str]) -> Row:
+    return Row(source, label, settings, False, "model", "all", {what: said for what, said in readings.items() if said})
+
+
+RUN_OF: dict[str, Callable[[Mapping[str, Any], int, Cells], Run]] = {
+    "ultra-scale": ultra_scale,
+    "simumax-b200": simumax,
+    "megatron-bridge": megatron_bridge,
+}
+# --8<-- [end:rows]
+
+
+# --8<-- [start:ask]
+class Said(NamedTuple):
+    """What the planner says of a run."""
+
+    rank_bytes: Sequence[int]  # tensors of each pipeline rank
+    seconds: float  # of a step
+    fits: bool  # with what lies beside the tensors
+    published_seconds: float | None
+    refused: str  # the planner's sentence, if it plans no such run
+
+
+def ask(run: Run) -> Said:
+    """What is said today."""
+    try:
+        answer = plan_layouts(None, read_model, **run.row.settings)
+    except ValueError as error:
+        return Said((), 0.0, False, None, str(error).partition(";")[0])
+    beside = answer["memory_bytes"]["allowance"]
+    return Said(
+        [rank["needs_bytes"] - beside for rank in answer["ranks"]],
+        answer["step_seconds"],
+        answer["fits"],
+        published_seconds(run.row, answer) if run.row.readings else None,
+        "",
+    )
+
+
+def kept(run: Run, said: Said, on: str) -> dict[str, Any]:
+    """A line of what was said first."""
+    line = {"source": run.row.source, "row": run.number, "on": on}
+    if said.refused:
+        return line | {"refused": said.refused}
+    return line | {"rank_bytes": said.rank_bytes, "seconds": said.seconds, "fits": said.fits}
+
+
+def read_first(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()] if path.exists() else []
+
+
+def keep_first(path: Path, asked: Iterable[tuple[Run, Said]]) -> int:
+    """Adds what is said of rows of which nothing is kept, after what is, and says of how many."""
+    lines = read_first(path)
+    known, today = {(line["source"], line["row"]) for line in lines}, datetime.now(UTC).date().isoformat()
+    new = [kept(run, said, today) for run, said in asked if (run.row.source, run.number) not in known]
+    if new:
+        text = "".join(f"{json.dumps(line)}\n" for line in lines + new)
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    return len(new)
+
+
+# --8<-- [end:ask]
+
+
+# --8<-- [start:tell]
+Ratio = tuple[Run, float]  # planned over published
+
+
+def ratios(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
+    """By meter, and of seconds."""
+    found: dict[str, list[Ratio]] = {}
+    for run, said in asked:
+        if said.refused:
+            continue
+        for meter, readings in run.memory.items():
+            found.setdefault(meter, []).extend((run, said.rank_bytes[rank] / read) for rank, read in readings)
+        if said.published_seconds:
+            found.setdefault("seconds", []).append((run, said.seconds / said.published_seconds))
+    return found
+
+
+def groups(found: Sequence[Ratio]) -> Iterator[tuple[str, list[float]]]:
+    """All, by degree of pipeline and tensor parallelism, and by the least MFU."""
+    yield "all", [ratio for _, ratio in found]
+    for degree in ("pp", "tp"):
+        for size in sorted({run.row.settings[degree] for run, _ in found}):
+            yield f"{degree} {size}", [ratio for run, ratio in found if run.row.settings[degree] == size]
+    for floor in MFU_FLOORS:
+        if above := [ratio for run, ratio in found if (run.mfu_percent or 0) > floor]:
+            yield f"MFU over {floor} %", above
+
+
+def table(source: str, asked: Sequence[tuple[Run, Said]]) -> Iterator[str]:
+    """What is printed of a source."""
+    ended = Counter(run.ended or "ran" for run, _ in asked)
+    yield f"{source}: {len(asked)} rows; " + ", ".join(f"{why} {count}" for why, count in ended.most_common())
+    for sentence, count in Counter(said.refused for _, said in asked if said.refused).most_common():
+        yield f"  refused {count}: {sentence}"
+    for what, found in ratios(asked).items():
+        yield f"  {what:<14}{'readings':>9}{'planned/read':>14}{'median error':>14}{f'within {NEAR:.0%}':>13}"
+        for name, values in groups(found):
+            errors = [abs(value - 1) for value in values]
+            near = sum(error <= NEAR for error in errors) / len(errors)
+            yield f"    {name:<12}{len(values):>9}{median(values):>14.3f}{median(errors):>14.1%}{near:>13.1%}"
+    both = Counter((run.ended or "ran", said.fits) for run, said in asked if not said.refused)
+    yield f"  {'':<22}{'fits':>8}{'does not':>10}"
+    for ending, words in (("ran", "ran"), ("memory", "crashed for memory")):
+        yield f"    {words:<20}{both[ending, True]:>8}{both[ending, False]:>10}"
+
+
+# --8<-- [end:tell]
+
+
+# --8<-- [start:extract]
+def extract_simumax(head: Mapping[str, Any], clone: Path) -> Iterator[dict[str, Any]]:
+    """Of its rows those with an even index."""
+    rows = json.loads((clone / head["path"]).read_text(encoding="utf-8"))["rows"]
+    for index, row in list(enumerate(rows))[::2]:
+        is_own = row.get("memory_source_case", row["case"]) == row["case"]
+        gpus = [row["peak_memory_by_rank_mb"][str(rank)] for rank in range(8)] if is_own else []
+        degree = {name: int(size) for name, size in re.findall(r"(tp|cp|ep|pp)(\d+)", row["parallel"])}
+        length = re.search(r"_seq(\d+)_", row["case"])
+        yield {
+            "row": index,
+            "case": row["case"],
+            "model": row["model"],
+            "layers": row["layer_num"],
+            **{name: degree.get(name, 1) for name in ("tp", "cp", "ep", "pp")},
+            "micro_batches": row["mbc"],
+            "context": length[1] if length else 4096,
+            "milliseconds": row["real_ms"],
+            "allocated_mib": " ".join(f"{gpu['max_allocated_mb']:.2f}" for gpu in gpus),
+            "reserved_mib": " ".join(f"{gpu['max_reserved_mb']:g}" for gpu in gpus),
+        }
+
+
+COLUMNS = {  # of Megatron-Bridge's tables, without spaces
+    "System": "system", "Model": "model", "#-GPUs": "gpus", "Precision": "precision", "GBS": "gbs", "MBS": "mbs",
+    "SequenceLength": "length", "FSDP": "fsdp", "TP": "tp", "PP": "pp", "CP": "cp", "VP": "vp", "EP": "ep", "GA": "ga",
+    "Tokens/sec/GPU": "tokens_per_second_a_gpu", "ModelTFLOP/sec/GPU": "teraflops",
+}  # fmt: skip
+
+
+def extract_bridge(head: Mapping[str, Any], clone: Path) -> Iterator[dict[str, Any]]:
+    """Of each file's rows those with an even number."""
+    for name in head["paths"]:
+        place = dict.fromkeys(("file", "row", "container", "kind", *COLUMNS.values()), "")
+        row, columns = 0, list[str]()
+        for line in (clone / name).read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"#+ (?:([\d.]+) NeMo Container|(\S+) Performance$|System: (.+)|Model: (.+))", line):
+                told = dict(zip(("container", "kind", "system", "model"), found.groups(), strict=True))
+                place |= {what: said for what, said in told.items() if said}
+            if not line.startswith("|"):
+                columns = []
+            elif not columns:
+                columns = [COLUMNS[cell.replace(" ", "")] for cell in line.strip().strip("|").split("|")]
+            elif not re.match(r"\|[ :]*-", line):
+                if row % 2 == 0:
+                    cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
+                    yield place | {"file": Path(name).stem, "row": row} | dict(zip(columns, cells, strict=True))
+                row += 1
+
+
+EXTRACTS = {"simumax-b200": extract_simumax, "megatron-bridge": extract_bridge}
+
+
+def extract(folder: Path, clones: Path) -> None:
+    """Writes the rows of these sources, from clones at the commit of their heads."""
+    for source, read in EXTRACTS.items():
+        head = read_head(folder, source)
+        rows = list(read(head, clones / head["repository"]))
+        path = folder / "layouts" / "tables" / f"{source}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+# --8<-- [end:extract]
+
+
+# --8<-- [start:command]
+def main(arguments: list[str]) -> int:
+    """Prints each source's readings beside what the planner says; the exit status is 2 after a mistake."""
+    parser = argparse.ArgumentParser(prog="python -m published.ranks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="of the sources: measurements/published of a checkout")
+    parser.add_argument("--first", action="store_true", help="keep what is said of what was not asked yet")
+    parser.add_argument("--extract", type=Path, metavar="CLONES", help="read the rows again, from <owner>/<name> here")
+    options = parser.parse_args(arguments)
+    try:
+        if options.extract:
+            extract(options.folder, options.extract)
+        asked = [(run, ask(run)) for run in read_runs(options.folder)]
+        if options.first:
+            keep_first(options.folder / "layouts" / "tables" / "first.jsonl.gz", asked)
+    except (OSError, ValueError) as error:
+        print(f"python -m published.ranks: {error}", file=sys.stderr)
+        return 2
+    for source in RUN_OF:
+        print("\n".join(table(source, [each for each in asked if each[0].row.source == source])))
+    return 0
+
+
+# --8<-- [end:command]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Published tables of layouts are whole, hold no row that is left for later, and keep what was said of them first."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+from published.ranks import (
+    Run,
+    Said,
+    ask,
+    extract,
+    keep_first,
+    kept,
+    read_cells,
+    read_first,
+    read_head,
+    read_runs,
+    table,
+)
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "measurements" / "published"
+TABLES = FOLDER / "layouts" / "tables"
+RUNS = list(read_runs(FOLDER))
+NEEDED = {"gpu", "gpus", "context", "recipe", "summed_in", "regather", "boundaries", "tp", "pp", "zero"}
+
+
+def name(run: Run) -> tuple[str, str]:
+    return run.row.source, run.number
+
+
+def test_each_row_says_what_the_command_needs_and_how_it_ended() -> None:
+    assert Counter(run.row.source for run in RUNS) == {"ultra-scale": 1601, "simumax-b200": 22, "megatron-bridge": 139}
+    assert len({name(run) for run in RUNS}) == len(RUNS)
+    for run in RUNS:
+        assert run.row.settings.keys() >= NEEDED
+        assert run.row.settings.keys() & {"shape", "config", "model"}
+        assert bool(run.row.readings) == (not run.ended), run
+    reads_memory = [run for run in RUNS if run.row.source == "ultra-scale" and run.memory["reserved"]]
+    assert len(reads_memory) == sum(not run.ended for run in RUNS if run.row.source == "ultra-scale") == 860
+    assert Counter(run.ended for run in RUNS if run.ended) == {"memory": 550, "other": 189, "unclear": 2}
+    for source in ("ultra-scale", "simumax-b200", "megatron-bridge"):
+        assert read_head(FOLDER, source).keys() >= {"repository", "commit", "licence", "retrieved", "settings"}
+
+
+def test_of_two_sources_every_other_row_is_left_for_later() -> None:
+    for source in ("simumax-b200", "megatron-bridge"):
+        assert all(int(cells["row"]) % 2 == 0 for cells in read_cells(FOLDER, source))
+
+
+def test_rows_left_for_later_are_not_extracted(tmp_path: Path) -> None:
+    folder, clones = tmp_path / "published", tmp_path / "clones"
+    (folder / "layouts" / "tables").mkdir(parents=True)
+    for source in ("simumax-b200", "megatron-bridge"):
+        path = Path("layouts") / "tables" / f"{source}.toml"
+        (folder / path).write_text((FOLDER / path).read_text(encoding="utf-8"), encoding="utf-8")
+    gpu = {"max_allocated_mb": 1.0, "max_reserved_mb": 2.0}
+    own = {"model": "llama3-70b", "parallel": "tp2pp4", "layer_num": 12, "mbc": 4, "real_ms": 1.0}
+    own |= {"peak_memory_by_rank_mb": {str(rank): gpu for rank in range(8)}}
+    rows = [{"case": f"case {index}"} | (own if index % 2 == 0 else {}) for index in range(3)]
+    write(clones, "MooreThreads/SimuMax/docs/b200/b200_release_v1.2_summary.json", json.dumps({"rows": rows}))
+    head = "| Model | #-GPUs | TP | PP |\n|---|---:|---|---|\n"
+    page = f"## 1.0 NeMo Container\n\n{head}| even | 8 | 1 | 1 |\n| odd | 8 | 1 | 1 |\n\n{head}| last | 8 | 1 | 1 |\n"
+    for file in ("performance-summary.md", "performance-summary-archive.md"):
+        write(clones, f"NVIDIA-NeMo/Megatron-Bridge/docs/{file}", page)
+    extract(folder, clones)
+    cells = read_cells(folder, "simumax-b200")
+    assert [row["case"] for row in cells] == ["case 0", "case 2"]
+    assert (cells[0]["tp"], cells[0]["pp"]) == ("2", "4")
+    assert [(row["model"], row["row"], row["container"]) for row in read_cells(folder, "megatron-bridge")[:2]] == [
+        ("even", "0", "1.0"),
+        ("last", "2", "1.0"),
+    ]
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def test_of_each_row_it_is_kept_what_was_said_first() -> None:
+    lines = read_first(TABLES / "first.jsonl.gz")
+    assert [(line["source"], line["row"]) for line in lines] == [name(run) for run in RUNS]
+    for line, run in zip(lines, RUNS, strict=True):
+        assert "refused" in line or (len(line["rank_bytes"]) == run.row.settings["pp"] and line["seconds"] > 0)
+
+
+def test_what_was_said_first_stays_and_what_is_missing_is_added(tmp_path: Path) -> None:
+    path, drawn = tmp_path / "first.jsonl.gz", random.Random(0).sample(RUNS, 10)
+    asked = [(run, ask(run)) for run in drawn]
+    assert keep_first(path, asked[:6]) == 6
+    other = [(run, said._replace(seconds=1.0, refused="")) for run, said in asked]
+    assert keep_first(path, other[:6] + asked[6:]) == 4
+    assert [line | {"on": ""} for line in read_first(path)] == [kept(run, ask(run), "") for run in drawn]
+    written = path.read_bytes()
+    assert keep_first(path, other) == 0
+    assert path.read_bytes() == written
+
+
+def test_ratios_are_of_the_rank_that_was_read() -> None:
+    run = next(run for run in RUNS if run.row.settings["pp"] == 2 and run.memory.get("reserved"))
+    (_, read), *_ = run.memory["reserved"]
+    lines = list(table("one", [(run, Said([int(2 * read), 0], 3.0, True, 2.0, ""))]))
+    told = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("    all")}
+    assert told == {"all": ["1", "1.500", "50.0%", "0.0%"]}  # of seconds, which come after
+    assert any(line.split()[:3] == ["all", "1", "2.000"] for line in lines)
+    assert any(line.split() == ["ran", "1", "0"] for line in lines)
