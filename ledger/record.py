@@ -217,11 +217,12 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
             return
     if not SHAPE.keys() <= data.keys():
         return
-    for where, text in _texts([], data):
+    for place, text in _texts(data):
         if bad := HIDDEN.search(text):
-            yield f"{where}: a text with the character U+{ord(bad[0]):04X}, which changes how others are shown"
-        elif where.startswith("values") and (bad := MARKUP.search(text)):
-            yield f"{where}: a text with {bad[0]!r}, which a page would take for markup"
+            why = f"a text with the character U+{ord(bad[0]):04X}, which changes how others are shown"
+            yield f"{'.'.join(place)[:100]}: {why}"
+        elif place[:1] == ("values",) and (bad := MARKUP.search(text)):
+            yield f"{'.'.join(place)[:100]}: a text with {bad[0]!r}, which a page would take for markup"
     if data["snippet"] != path.stem:
         yield f"is named {path.stem!r} but is a record of {data['snippet']!r}"
     if not re.fullmatch(r"[0-9a-f]{64}", data["hash"]):
@@ -294,15 +295,18 @@ def _value_messages(path: list[str], value: Any) -> Iterator[str]:
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
 
 
-def _texts(path: list[str], value: Any) -> Iterator[tuple[str, str]]:
+def _texts(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every text and key of a record, with the place it stands at."""
     if isinstance(value, str):
-        yield ".".join(path)[:100], value
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(key, str):
-                yield ".".join(path)[:100], key
-            yield from _texts([*path, str(key)], item)
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield path, key
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, str | dict | list):
+                yield from _texts(item, (*path, str(index)))
 
 
 # What JSON's grammar lets through

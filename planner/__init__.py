@@ -6,6 +6,7 @@ written where the theme's files lie, and a page that has a form fetches it.
 
 from __future__ import annotations
 
+import fcntl
 import html
 import json
 import os
@@ -209,7 +210,7 @@ def script(name: str, stamp: int) -> str:
 
 
 def write_scripts() -> None:
-    """At once, since both languages may be built at a time; left alone if they have not changed.
+    """Left alone if they have not changed. Of two builds at a time, as of both languages, one waits for the other's.
 
     They get the time of the youngest of their sources, so that who finds them so need not make them, unless a source
     was changed since this process read its code: then the next process makes them again.
@@ -217,17 +218,22 @@ def write_scripts() -> None:
     sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     stamp = max(path.stat().st_mtime_ns for path in {*sources, *(path.parent for path in sources)})
     paths = [ASSETS / name for name in (*SCRIPTS, ERRORS)]
-    if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):
-        return
-    scripts = [script(name, stamp) for name in SCRIPTS]
-    scripts.append(f"export default {in_each_language('errors', 'not_understood', 'fields')};\n")
-    for path, text in zip(paths, scripts, strict=True):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            unfinished = path.with_name(f".{os.getpid()}.unfinished")
-            unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(path)
-        if stamp < STARTED:
-            os.utime(path, ns=(stamp, stamp))
+    folder = os.open(ASSETS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):
+            return
+        scripts = [script(name, stamp) for name in SCRIPTS]
+        scripts.append(f"export default {in_each_language('errors', 'not_understood', 'fields')};\n")
+        for path, text in zip(paths, scripts, strict=True):
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                unfinished = path.with_name(f".{os.getpid()}.unfinished")
+                unfinished.write_text(text, encoding="utf-8")
+                unfinished.replace(path)
+            if stamp < STARTED:
+                os.utime(path, ns=(stamp, stamp))
+    finally:
+        os.close(folder)
 
 
 # The form

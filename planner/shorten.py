@@ -24,6 +24,8 @@ TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has,
 RECORD = re.compile(r'\$record\("\w+", (\[.*\])\);')
 CHANGED = re.compile(r"\.(\w{3,})(?= = )|^\[([\w.,]+)\] = ", re.MULTILINE)  # attributes of objects, alone or several
 METHOD = re.compile(r"(?:(?<=\$class\(\{)|^)(\w{3,})\([\w,= ]*\) \{$", re.MULTILINE)
+WORD = re.compile(r"\w+")
+TAKEN = re.compile(r"\.(\w+)")  # from an object
 TYPED = re.compile(r"\$(?:int|bool)\b")  # fields of which a text may ask by their names
 # Of errors that no field of the form can raise, for planner.answer asks only for what belongs to what is chosen:
 UNSEEN = (
@@ -90,21 +92,22 @@ def bound(statement: str) -> list[str]:
 def with_short_fields(translated: str, runtime: str) -> str:
     """With short names for fields of records, attributes and methods that are only ever taken from an object, and that
     no text names."""
-    words = {*re.findall(r"\w+", runtime)}
+    of_runtime, count = {*WORD.findall(runtime)}, Counter(WORD.findall(translated))
+    taken = Counter(TAKEN.findall(translated))
     numbers = (*string.digits, *(one + other for one in string.digits for other in string.digits))
     short = (letter + number for number in numbers for letter in string.ascii_lowercase)
-    free = (name for name in short if not re.search(rf"\b{name}\b", runtime + translated))
+    free = (name for name in short if name not in of_runtime and name not in count)
     records, methods = RECORD.findall(translated), METHOD.findall(translated)
     named = {field for fields in records if TYPED.search(fields) for field in re.findall(r'"(\w+)"', fields)}
     fields = {field for fields in records for field in re.findall(r'"(\w{3,})"', fields)} | {*methods}
     for one, several in CHANGED.findall(translated):
         fields |= {one, *re.findall(r"\.(\w{3,})", several)}
-    for field in sorted(fields - named - words - {""}):
+    new: dict[str, str] = {}
+    for field in sorted(fields - named - of_runtime - {""}):
         defined = sum(fields.count(f'"{field}"') for fields in records) + methods.count(field)
-        taken = len(re.findall(rf"\.{field}\b", translated))
-        if len(re.findall(rf"\b{field}\b", translated)) == defined + taken:
-            translated = re.sub(rf"\b{field}\b", next(free), translated)
-    return translated
+        if count[field] == defined + taken[field]:
+            new[field] = next(free)
+    return WORD.sub(lambda match: new.get(match[0], match[0]), translated)
 
 
 def without_unseen(translated: str) -> str:

@@ -577,16 +577,23 @@ def used(statement: ast.AST, taken: Container[str]) -> Iterator[ast.Name | ast.A
     """The names that a statement reads, but for annotations, which are not run in a browser; and for those that are
     read in methods whose names are not `taken` from anything.
     """
-    for field, value in ast.iter_fields(statement):
-        if field in ("annotation", "returns", "decorator_list"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(statement, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name not in taken:
+    nodes = [statement]
+    while nodes:  # from the first to the last, each before what is in it
+        node = nodes.pop()
+        if node is not statement and isinstance(node, ast.Name | ast.Attribute):
+            yield node
+        inside: list[ast.AST] = []
+        for field in node._fields:
+            if field in ("annotation", "returns", "decorator_list"):
                 continue
-            if isinstance(child, ast.Name | ast.Attribute):
-                yield child
-            if isinstance(child, ast.AST):
-                yield from used(child, taken)
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                inside += [child for child in value if isinstance(child, ast.AST)]
+            elif isinstance(value, ast.AST):
+                inside.append(value)
+        if isinstance(node, ast.ClassDef):
+            inside = [child for child in inside if not isinstance(child, ast.FunctionDef) or child.name in taken]
+        nodes += reversed(inside)
 
 
 def translate(
@@ -666,8 +673,8 @@ def translate_apart(
         if isinstance(statement, ast.ClassDef):
             statement.body = [s for s in statement.body if not isinstance(s, ast.FunctionDef) or s.name in taken]
     given = {name for names in wanted.values() for name in names}
-    while (
-        fold_unmade(kept := need_all(), taken) or make_constant(kept) or make_default(kept, given) or make_chosen(kept)
+    while any(
+        [fold_unmade(kept := need_all(), taken), make_constant(kept), make_default(kept, given), make_chosen(kept)]
     ):
         pass
     unread = unread_fields(kept)

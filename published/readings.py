@@ -32,6 +32,7 @@ from flops_bytes.plan import evidence as written_evidence
 from flops_bytes.plan import plan_exactly
 from flops_bytes.plan.evidence import run_kind
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
+from flops_bytes.plan.stacks import training_bytes_exactly
 from flops_bytes.tools.toml import inline
 
 EXTRACTED = "# Written by `python -m published`, from the files above and by the planner. No hand types what follows."
@@ -361,7 +362,8 @@ def predict(reading: Reading, beside_bytes: int | None = None) -> tuple[float, f
     questions = list(asked(settings))
     if len(questions) > MOST:
         raise ValueError(f"{reading.source}, {reading.table}: {len(questions)} questions, more than {MOST}")
-    found = [(question, _planned(json.dumps(question))) for question in questions]
+    ask = _held if reading.kind == "memory" else _planned
+    found = [(question, ask(json.dumps(question))) for question in questions]
     said = [each for question, planned in found for each in _said(reading, planned, question, beside_bytes)]
     if reading.kind == "memory":
         summed = reading.about.get("summed_gpus", 1)
@@ -371,7 +373,7 @@ def predict(reading: Reading, beside_bytes: int | None = None) -> tuple[float, f
 
 def planned_tensors(question: Mapping[str, Any]) -> int:
     """The bytes of tensors that the planner says of a question."""
-    lines = _planned(json.dumps(question))["memory_bytes"]
+    lines = _held(json.dumps(question))
     return int(lines["total"] - lines["allowance"])
 
 
@@ -380,14 +382,19 @@ def _planned(question_json: str) -> dict[str, Any]:
     return plan_exactly(**json.loads(question_json))
 
 
+@cache
+def _held(question_json: str) -> dict[str, int]:
+    """The bytes of a GPU by line, without the rest of the answer."""
+    return training_bytes_exactly(**json.loads(question_json))
+
+
 def _said(
     reading: Reading, found: Mapping[str, Any], question: Mapping[str, Any], beside_bytes: int | None
 ) -> tuple[float, ...]:
     what = reading.what
     if reading.kind == "memory":
-        lines = found["memory_bytes"]
-        tensors = float(lines["total"] - lines["allowance"])
-        whole = tensors + (lines["allowance"] if beside_bytes is None else beside_bytes)
+        tensors = float(found["total"] - found["allowance"])
+        whole = tensors + (found["allowance"] if beside_bytes is None else beside_bytes)
         if what == "memory_g":
             return tensors * 1e9 / GIB, whole
         return (tensors, whole) if what.startswith("memory") else (whole,) if what.startswith("smi") else (tensors,)

@@ -19,27 +19,38 @@ APART = {"test_records.py", "test_browser.py", "test_planner_page.py", "test_mis
 # Files that share one costly fixture, what a process makes once, or the clock, by group
 TOGETHER = {
     "devices": {"test_devices.py", "test_weight.py"},
-    "scripts": {"test_planner_script.py", "test_planner_shorten.py", "test_planner_stacks.py"},
+    "scripts": {
+        "test_planner_meters.py",
+        "test_planner_script.py",
+        "test_planner_shorten.py",
+        "test_planner_stacks.py",
+    },
     "clock": {"test_commands.py", "test_device.py", "test_hostile.py", "test_run.py", "test_trace.py"},
 }
 # What takes longest begins first, so that no process is left alone with it at the end; seconds, roughly
 LONG = {
-    "devices": 60,
+    "devices": 100,
+    "scripts": 50,
     "tests/flops_bytes/test_sharded.py": 50,
     "clock": 45,
-    "tests/ledger/test_interrupted.py": 30,
-    "tests/flops_bytes/test_sharded_alone.py": 20,
-    "scripts": 40,
-    "tests/flops_bytes/plan/test_plan_software.py": 25,
-    "tests/flops_bytes/plan/test_plan_check.py": 25,
     "docs/en/count-your-step.md": 30,
+    "tests/ledger/test_interrupted.py": 30,
+    "tests/flops_bytes/plan/test_plan.py": 25,
+    "tests/flops_bytes/plan/test_plan_check.py": 25,
+    "tests/flops_bytes/plan/test_plan_software.py": 25,
     "docs/en/compute-for-memory.md": 22,
-    "tests/flops_bytes/test_count.py": 20,
-    "tests/flops_bytes/test_count_ranks.py": 15,
     "docs/en/activations.md": 20,
-    "tests/planner/test_planner_constructs.py": 10,
+    "tests/flops_bytes/plan/test_questions.py": 20,
+    "tests/flops_bytes/test_count.py": 20,
+    "tests/flops_bytes/test_sharded_alone.py": 20,
     "tests/ledger/site/test_reuse.py": 20,
+    "tests/flops_bytes/plan/test_plan_stacks.py": 15,
+    "tests/flops_bytes/test_count_ranks.py": 15,
     "tests/flops_bytes/test_stack.py": 15,
+    "tests/ledger/test_bare.py": 15,
+    "tests/planner/test_planner_constructs.py": 10,
+    "tests/planner/test_planner_doors.py": 10,
+    "tests/published/test_rates.py": 10,
 }
 NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
 

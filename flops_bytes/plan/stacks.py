@@ -24,8 +24,15 @@ from flops_bytes.model.presets import PRESETS, known, preset_of
 from flops_bytes.model.shapes import SHAPES, decoder_from_config, quoted
 from flops_bytes.plan.assumptions import plan_with_choices, plan_with_defaults
 from flops_bytes.plan.fleet import plan_for_deadline
-from flops_bytes.plan.model import Model, is_composed, model_of_shape, read_shape
-from flops_bytes.plan.options import OPTIONS, load_config
+from flops_bytes.plan.model import Model, is_composed, model_of_shape, read_shape, refuse_long_context
+from flops_bytes.plan.options import OPTIONS, load_config, read_gpu, read_options
+from flops_bytes.plan.training import (
+    limits_without_activations,
+    peak_memory,
+    read_format,
+    refuse,
+    why_not_derived,
+)
 
 # --8<-- [end:setup]
 
@@ -44,6 +51,22 @@ def plan_model(**asked: Any) -> dict[str, Any]:
 def plan_model_exactly(**asked: Any) -> dict[str, Any]:
     """The same as plan(), but nothing is chosen: what is not given has the default of its option."""
     return with_notes(asked, lambda question: plan_with_defaults(question, read_model))
+
+
+def training_bytes_exactly(**asked: Any) -> dict[str, int]:
+    """What a GPU holds of a training, by line, as plan_model_exactly() says it: in a tenth of its time, of which what
+    else would fit takes the most. Raises ValueError as that does, but for what no byte hangs on: speed and data."""
+    question, _ = as_stored(asked, config_of_question(asked) or {})
+    a = read_options(question)
+    model, peaks = read_model(question, a), read_gpu(a).peak_flop_per_second
+    refuse_long_context(a, model.stack)
+    read_format(a, peaks)  # or says what else to take
+    refuse(a, model, peaks)
+    if why_not_derived(a, model):
+        lines: dict[str, int] = limits_without_activations(a, model.stack)["memory_bytes"]
+    else:
+        _, lines = peak_memory(a, model)
+    return lines | {"total": sum(lines.values())}
 
 
 def with_notes(asked: Mapping[str, Any], plan_once: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from planner import FIRST
 from planner.answer import completed
 from planner.stacks import answer_any
 from tests.conftest import ROOT
+from tests.draw import ALL as SLOW
+from tests.draw import drawn
+from tests.flops_bytes.plan.printed import lines_of
 
 MODELS: tuple[str, ...] = ("gpt2", "llama-3.2-1b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")  # layers all alike
 MODELS += ("qwen3-0.6b", "qwen3-8b", "qwen3-32b", "gpt-oss-20b", "deepseek-v3")  # of which the last two differ
@@ -36,8 +39,8 @@ def by_python() -> list[dict[str, Any]]:
 
 
 def test_the_command_line_says_what_python_says(capsys: pytest.CaptureFixture[str]) -> None:
-    for asked in ALL[::5]:
-        found = plan(meters=True, **asked)
+    for asked in drawn(ALL, 3):  # the command goes through the allocator too
+        found = plan(**asked)
         told = [word for name, value in asked.items() for word in (f"--{name}", value)]
         status = main([*told, "--json"])
         assert said(json.loads(capsys.readouterr().out)["found"]) == said(found), asked
@@ -84,8 +87,12 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     command, _, printed = text.partition("```console\n$ ")[2].partition("```")[0].partition("\n")
     assert main(shlex.split(command)[2:]) == 0
     assert capsys.readouterr().out == printed and 8 <= printed.count("\n") <= 18
-    others = re.findall(r"^\|.*`flops-bytes (plan .*?)`", text, re.MULTILINE)
-    assert len(others) > 1 and not any(main(shlex.split(other)[1:]) for other in others)
+    others = [shlex.split(other) for other in re.findall(r"^\|.*`flops-bytes plan (.*?)`", text, re.MULTILINE)]
+    quick = [other for other in others if "--lengths" not in other]  # of which each drawn run is gone through
+    assert len(quick) > 1 and not any(main(other) for other in (others if SLOW else quick))
+    for other in others:
+        options = (option.removeprefix("--").replace("-", "_") for option in other[::2])
+        assert plan(meters=False, **dict(zip(options, other[1::2], strict=True)))["fits"]
 
 
 def test_the_form_assumes_the_speed_that_the_terminal_names() -> None:
@@ -103,12 +110,11 @@ def test_bits_that_somebody_chose_are_not_those_of_the_checkpoint() -> None:
     assert answer_any(asked)["found"]["memory_bytes"] == plan(**asked, weights="4bit", meters=False)["memory_bytes"]
 
 
-def test_the_terminal_writes_numbers_as_people_read_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_writes_numbers_as_people_read_them() -> None:
     for asked, said in (
         ({"model": "llama-3-8b", "gpu": "H100 SXM", "tokens": "15T"}, "15T tokens in 26,570 days"),
         ({"task": "serve", "model": "qwen3-235b-a22b", "gpu": "H100 SXM", "gpus": "4", "weights": "8bit"}, "for all."),
         ({"task": "serve", "model": "llama-3-70b", "gpu": "RTX 4090"}, "1 user of llama-3-70b"),
     ):
-        main([word for name, value in asked.items() for word in (f"--{name}", value)] + ["--explain"])
-        out = capsys.readouterr().out
+        out = lines_of(**asked)
         assert said in out and not re.search(r"\de\+\d|\b1 users", re.sub(r"(?m)^.*FLOPs.*$", "", out))

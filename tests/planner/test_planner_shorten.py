@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,16 +116,31 @@ def test_an_error_that_is_none_of_the_readers_is_one_still(sent: MiniRacer) -> N
         sent.eval("answer(new Map([['model', 5n]]))")
 
 
-def test_scripts_are_made_again_once_a_source_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a source that has changed since this process began, by the next process too: this one runs old code."""
-    source, made = tmp_path / "library" / "it.py", list[str]()
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of scripts as they are made, of a planner that has one source, library/it.py."""
+    names: list[str] = []
     for folder in ("library", "page", "assets"):
         (tmp_path / folder).mkdir()
-    source.write_text("")
+    (tmp_path / "library" / "it.py").write_text("")
 
     def script(name: str, stamp: int) -> str:
-        made.append(name)
+        names.append(name)
+        time.sleep(0.01)
         return f"{name} {stamp}"
+
+    monkeypatch.setattr(planner, "PLANNER", tmp_path / "page")
+    monkeypatch.setattr(planner, "LIBRARY", tmp_path / "library")
+    monkeypatch.setattr(planner, "ASSETS", tmp_path / "assets")
+    monkeypatch.setattr(planner, "words", lambda language: dict.fromkeys(("errors", "not_understood", "fields"), ""))
+    monkeypatch.setattr(planner, "script", script)
+    return names
+
+
+def test_scripts_are_made_again_once_a_source_has_changed(
+    tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a source that has changed since this process began, by the next process too: this one runs old code."""
 
     def written(began: float) -> int:
         """How many scripts are made by a process that began then."""
@@ -133,12 +149,17 @@ def test_scripts_are_made_again_once_a_source_has_changed(tmp_path: Path, monkey
         planner.write_scripts()
         return len(made)
 
-    monkeypatch.setattr(planner, "PLANNER", tmp_path / "page")
-    monkeypatch.setattr(planner, "LIBRARY", tmp_path / "library")
-    monkeypatch.setattr(planner, "ASSETS", tmp_path / "assets")
-    monkeypatch.setattr(planner, "words", lambda language: dict.fromkeys(("errors", "not_understood", "fields"), ""))
-    monkeypatch.setattr(planner, "script", script)
     before, after, every = 0, float("inf"), len(planner.SCRIPTS)
     assert [written(after), written(after)] == [every, 0]
-    os.utime(source, ns=(2 * time.time_ns(),) * 2)
+    os.utime(tmp_path / "library" / "it.py", ns=(2 * time.time_ns(),) * 2)
     assert [written(before), written(after), written(after)] == [every, every, 0]
+
+
+def test_of_two_builds_at_a_time_one_makes_the_scripts(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "STARTED", float("inf"))
+    builds = [threading.Thread(target=planner.write_scripts) for _ in range(2)]
+    for build in builds:
+        build.start()
+    for build in builds:
+        build.join()
+    assert made == list(planner.SCRIPTS)

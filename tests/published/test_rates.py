@@ -18,9 +18,7 @@ from flops_bytes.lessons.models import build, flash, loss
 from flops_bytes.lessons.trace import Trace
 from flops_bytes.model.flops import ATTENTION, forward_flops, recompute_flops
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2
-from flops_bytes.plan import plan
 from flops_bytes.plan import step_time as planned
-from flops_bytes.plan.__main__ import main as plan_main
 from flops_bytes.plan.options import read_options
 from flops_bytes.time import rates
 from flops_bytes.time.gpus import GPUS
@@ -39,6 +37,7 @@ from published.rates import Rate, extract, read_folder, read_rates, tabled, writ
 from published.readings import read_all, read_head
 from published.step_times import Rated, figures, flash_of, is_compiled, rate_reading, rated
 from tests.conftest import ROOT
+from tests.flops_bytes.plan.printed import lines_of
 from tests.published.test_published import clones, publish
 
 PUBLISHED = ROOT / "measurements" / "published"
@@ -236,23 +235,15 @@ def test_what_no_rate_covers_is_said(why: str, more: dict[str, Any]) -> None:
         planned.step_time(asked(**more))
 
 
-def test_the_command_prints_the_time_beside_that_of_the_mfu(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--model", "llama-3-8b", "--gpu", "A100 80GB SXM", "--gpus", "8", "--zero", "3", "--context", "8192"]
-    arguments += ["--checkpointing", "none"]
-    plan_main([*arguments, "--explain"])
-    lines = capsys.readouterr().out.splitlines()
+def test_the_command_prints_the_time_beside_that_of_the_mfu() -> None:
+    told = {"model": "llama-3-8b", "gpu": "A100 80GB SXM", "gpus": 8, "zero": 3, "context": 8192}
+    told |= {"checkpointing": "none"}
+    lines = lines_of(**told).splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("a step"))
     low, assumed, high = planned.step_time(asked(gpus=8, zero="3")).seconds
     assert lines[at + 1].split("rates")[1].strip() == f"{assumed:.4g} s, between {low:.4g} and {high:.4g} s"
     assert lines[at + 2].split()[2] == "matmuls" and "data loading" in lines[at + 3] and "eight of ten" in lines[at + 4]
-    plan_main([*arguments, "--lora", "8", "--explain"])
-    assert "no published rates: adapters" in capsys.readouterr().out
-    plan_main([*arguments, "--json"])
-    assert set(json.loads(capsys.readouterr().out)["found"]) == set(plan(**vars_of(arguments)))
-
-
-def vars_of(arguments: list[str]) -> dict[str, str]:
-    return dict(zip((name[2:].replace("-", "_") for name in arguments[::2]), arguments[1::2], strict=True))
+    assert "no published rates: adapters" in lines_of(**told, lora=8)
 
 
 def test_what_the_rates_first_said_of_published_steps_is_kept() -> None:

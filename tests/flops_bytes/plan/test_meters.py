@@ -10,6 +10,7 @@ import pytest
 from flops_bytes.memory.allocator import MIB, Settings
 from flops_bytes.memory.first_steps import Steps
 from flops_bytes.plan import plan, plan_exactly
+from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.meters import Chance, drawn_lengths, judge_meters, read_lengths, read_settings, read_steps
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import brief
@@ -53,6 +54,18 @@ def test_a_run_lives_or_asks_again_or_dies() -> None:
     text = "\n".join(brief(small, {}))
     assert f"It dies: {death['at']} asks for " in text and "With expandable_segments it would" in text
     assert "gives back what lies free and asks again" in "\n".join(brief(tight, {}))
+
+
+def test_the_command_says_how_much_of_what_fits_on_paper_lives(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ASKED | {"shape": SMALL.replace("layers=4", "layers=2"), "checkpointing": "none"}
+    words = [word for name, told in asked.items() for word in (f"--{name.replace('_', '-')}", str(told))]
+    main([*words, "--explain"])
+    lines = [line.replace(",", "").split() for line in capsys.readouterr().out.splitlines()]
+    for what, name in (("largest micro batch", "micro_batch"), ("longest context", "context")):
+        at = next(number for number, line in enumerate(lines) if " ".join(line).startswith(what))
+        assert lines[at + 1][:2] == ["that", "lives"]
+        on_paper, living = (plan(**asked | {name: line[-1]}) for line in lines[at : at + 2])
+        assert on_paper["meters"]["lives"] == "dies" and living["meters"]["lives"] != "dies"
 
 
 def test_a_step_that_asks_again_says_how_often() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -26,12 +27,14 @@ from flops_bytes.plan import plan as choose
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.evidence import verdict
-from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read_option
+from flops_bytes.plan.options import OPTIONS, SERVED, SPEEDS, belongs, read_option
 from flops_bytes.plan.serving import forward_bytes
+from flops_bytes.plan.stacks import training_bytes_exactly
 from flops_bytes.plan.table import gib
 from flops_bytes.serve.inference import Server, decode_seconds, largest, plan_serving
 from flops_bytes.time.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
 from tests.conftest import ROOT
+from tests.flops_bytes.plan.printed import lines_of
 
 SMALL = {"model": "gpt2", "gpu": "H100 SXM"}
 SERVING: dict[str, Any] = {"task": "serve"}
@@ -557,7 +560,7 @@ def test_each_saving_that_is_offered_can_be_asked() -> None:
         for rung in found["ladder"]:
             beside = beside | ASKS[rung["try"]]
             for both in (asked | ASKS[rung["try"]], beside):
-                plan(**both)
+                training_bytes_exactly(**both)
             offered.add((asked["optimizer"], asked["update"], rung["try"]))
     optimizers, updates, savings = (set(told) for told in zip(*offered, strict=True))
     assert (optimizers, updates) == ({*OPTIONS["optimizer"].kind}, {*OPTIONS["update"].kind}) and savings == set(ASKS)
@@ -769,13 +772,18 @@ def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
     for turn in range(1500):
         asked = question(drawn, serving=turn % 3 == 0)
         try:
-            answer = json.dumps(plan(**asked), allow_nan=False)
+            found = plan(**asked)
         except ValueError as error:
             assert str(error).startswith("--"), (asked, error)
             refused += 1
-        else:
-            assert "nfinity" not in answer
-            answered += 1
+            if not {*asked} & {"task", "text", "lengths", "alloc_conf", *SPEEDS}:
+                with pytest.raises(ValueError, match=re.escape(str(error))):
+                    training_bytes_exactly(**asked)
+            continue
+        assert "nfinity" not in json.dumps(found, allow_nan=False)
+        answered += 1
+        if "ladder" in found:
+            assert training_bytes_exactly(**asked) == found["memory_bytes"], asked
     assert min(refused, answered) > 100
 
 
@@ -824,11 +832,11 @@ def test_the_command_line_answers_serving() -> None:
 
 
 def test_the_command_line_writes_money_in_its_currency() -> None:
-    asked = LARGE | {"gpus": 64, "tokens": "15万亿", "mfu": "40%"}
+    asked = LARGE | {"gpus": 64, "tokens": "15万亿", "mfu": "40%", "trained": "all"}
     for price, text in (("¥18", "costs ¥{:,.0f}\n"), ("18", "costs {:,.0f} in the currency of the price\n")):
-        done = flops_bytes("plan", *words(asked | {"price": price}), "--trained", "all", "--explain")
-        assert text.format(plan(**asked, price=18)["money"]) in done.stdout, done.stderr
-        assert f"FLOPs of the training           {plan(**asked)['training_flops']:.4g}\n" in done.stdout
+        told = lines_of(**asked, price=price)
+        assert text.format(plan(**asked, price=18)["money"]) in told
+        assert f"FLOPs of the training           {plan(**asked)['training_flops']:.4g}\n" in told
     done = flops_bytes("plan", *words(TWO | {"price": "€2"}), "--explain")
     assert f"at least €{plan(**TWO, price=2)['money_a_million']:,.3g}\n" in done.stdout
 
@@ -849,7 +857,7 @@ def test_a_mistake_on_the_command_line_is_one_sentence() -> None:
 
 STATUS: dict[str, tuple[dict[str, Any], int]] = {
     "a training that fits": (SMALL, 0),
-    "a training that does not": (LARGE | {"model": "llama-3.1-405b"}, 3),
+    "a training that does not": (LARGE | {"gpus": 1, "zero": 0, "trained": "all"}, 3),
     "users that fit": (TWO, 0),
     "users that do not": (TWO | {"users": 10_000}, 3),
     "users who wait too long": (TWO | {"users": 30, "latency": 10}, 3),
@@ -875,7 +883,7 @@ def test_the_schema_names_every_field_of_an_answer() -> None:
     for turn in range(600):
         asked = question(drawn, serving=turn % 3 == 0) | ({"tokens": "1B", "days": 3} if turn % 50 == 1 else {})
         try:
-            found = choose(**asked)
+            found = choose(meters=SHAPES[asked["model"]].layers < 17, **asked)  # of more the allocator takes longer
         except ValueError:
             continue
         check.validate(json.loads(json.dumps({"asked": asked, "found": found})))

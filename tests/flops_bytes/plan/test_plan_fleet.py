@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.time.gpus import GPUS
+from tests.flops_bytes.plan.printed import plan_without_meters as plan
 
 QWEN = {"model": "qwen3-30b-a3b", "gpu": "H100 SXM", "zero": 3, "context": 4096, "tokens": "5T", "micro_batch": 64}
 QWEN |= {"trained": "all"}

@@ -19,18 +19,21 @@ from flops_bytes.model.shapes import SHAPES
 from flops_bytes.model.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters, stack_of
 from flops_bytes.parallel.sharding import sent_parts, sharded_moments
 from flops_bytes.plan import options as options_module
+from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import ROWS, read_options
 from flops_bytes.plan.serving import sharing_gpus
 from flops_bytes.plan.stacks import PARTLY_NOTE, TRAINING_OPTIONS, plan_model, plan_model_exactly, read_model
 from flops_bytes.plan.table import training_table
+from tests.flops_bytes.plan.printed import lines_of
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL
 from tests.tables import BOOK
 
 EIGHT: dict[str, Any] = {"allowance": "1GB", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 4_096}
 SERVED: dict[str, Any] = {"task": "serve", "gpu": "H100 SXM", "gpus": 8, "context": 8_192}
 SCHEMA = json.loads(Path(options_module.__file__).with_name("schema.json").read_text(encoding="utf-8"))
+CHECK = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def words(asked: dict[str, Any]) -> list[str]:
@@ -509,30 +512,41 @@ def test_gpus_have_to_share_all_heads() -> None:
 # The command
 
 
+def questions_of(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A training and a serving of it."""
+    most = max(sharing_gpus(read_stack(PRESETS[name].config))[:4])
+    return EIGHT | {"model": name}, SERVED | {"model": name, "gpus": most}
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_each_name_is_planned_and_served(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    check = jsonschema.Draft202012Validator(SCHEMA)
-    stack = read_stack(PRESETS[name].config)
-    for asked in (EIGHT | {"model": name}, SERVED | {"model": name, "gpus": max(sharing_gpus(stack)[:4])}):
+def test_each_name_is_planned_and_served(name: str) -> None:
+    total = sum(parameters(read_stack(PRESETS[name].config)).values())
+    for asked in questions_of(name):
+        found = plan(meters=False, **asked)
+        CHECK.validate(json.loads(json.dumps({"asked": asked, "found": found})))
+        assert found["parameters"]["total"] == total
+        table = lines_of(**asked)
+        assert f"{total:,}" in table and not re.search(r"by published rates +--", table)
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_command_answers_a_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what three meters will show, which is what takes long."""
+    for asked in questions_of(name):
         status = main([*words(asked), "--json"])
         answer = json.loads(capsys.readouterr().out)
-        check.validate(answer)
-        assert answer["found"]["parameters"]["total"] == sum(parameters(stack).values())
-        fits = answer["found"]["fits"]
-        assert status == {True: 0, False: 3, None: 4}[fits]
-        main([*words(asked), "--explain"])
-        table = capsys.readouterr().out
-        assert f"{sum(parameters(stack).values()):,}" in table
-        assert not re.search(r"by published rates +--", table)
+        CHECK.validate(answer)
+        assert status == {True: 0, False: 3, None: 4}[answer["found"]["fits"]]
+        assert (answer["found"]["meters"] is not None) == (answer["found"].get("peaks_at") is not None)
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_a_published_configuration_is_planned(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_published_configuration_is_planned(name: str, tmp_path: Path) -> None:
     """From its file."""
     config = FOUND[name][3]
     (file := tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert main(["--config", str(file), "--gpu", "H100 SXM", "--gpus", "512", "--zero", "3", "--explain"]) in (0, 3, 4)
-    table = capsys.readouterr().out
+    table = lines_of(config=str(file), gpu="H100 SXM", gpus=512, zero=3)
     assert f"{sum(parameters(read_stack(config)).values()):,}" in table
     if config.get("vision_config"):
         assert "vision_config: left out" in table
