@@ -22,21 +22,22 @@
 
   /* A worker brings along the modules that it may import, and is none itself. */
   const Started = Worker;
-  const work = async (address) => {
+  const work = async (address, how) => {
     const text = await read(address), modules = {};
     for (const [, name] of text.matchAll(/\bload\("([^"]+)"\)/g)) modules[name] = module(await read(new URL(name, load.base)));
     const parts = [`const load=((modules)=>(name)=>import(modules[name]))(${JSON.stringify(modules)});`, text];
-    return new Started(URL.createObjectURL(new Blob(parts, { type: "text/javascript" })));
+    return new Started(URL.createObjectURL(new Blob(parts, { type: "text/javascript" })), { name: how?.name });
   };
   window.Worker = class {
     #started;
-    constructor(address) {
-      this.#started = work(address).then((worker) => {
+    constructor(address, how) {
+      this.#started = work(address, how).then((worker) => {
         worker.onmessage = (event) => this.onmessage(event);
         return worker;
       });
     }
     postMessage(message) { this.#started.then((worker) => worker.postMessage(message)) }
+    terminate() { this.#started.then((worker) => worker.terminate()) }
   };
 
   /* Links that scripts make lead to folders, where a server would show the page that lies in them. */
