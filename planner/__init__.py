@@ -41,7 +41,7 @@ FIRST = {name: str(value) for name, value in plan_options.EXAMPLE.items()}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "loss", "zero", "price", "tokens")
 SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency")
-FOLDED: tuple[str, ...] = ("global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
+FOLDED: tuple[str, ...] = ("global_batch", "accumulation", "lengths", "chunks", "optimizer", "lora", "lora_on")
 FOLDED += ("attention", "layers")
 FOLDED += ("link", "node_gpus", "network_cards", "offload", "bytes_a_token", "pairs", "cache", "prompt")
 FOLDED += ("gpu_memory_utilization", "allowance")
@@ -71,7 +71,7 @@ PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2,
 PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
-UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "lengths", "alloc_conf")
+UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "alloc_conf")
 UNASKED_VALUES = {  # of options that it has a field for
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),

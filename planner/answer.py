@@ -151,6 +151,8 @@ def command(options: dict[str, Any]) -> str:
     given = {name: str(value) for name, value in options.items() if value is not None and value != "train"}
     if "config" in given:
         given["config"] = "config.json"
+    if "-" not in given.get("lengths", "-") != "packed":  # a list of them
+        given["lengths"] = "lengths.txt"
     words = [f"--{name.replace('_', '-')} {quotes(text)}" for name, text in given.items()]
     return " ".join(["flops-bytes plan", *words])
 

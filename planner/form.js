@@ -1,14 +1,14 @@
 /* The planner's form: asks at every key, shows what is said, keeps what was asked in the address. answer() runs in a
-   worker, which is this script again, so that nobody waits for a key; what three meters will show, in another, for which
-   no answer waits. Of questions that come while they think, the last one is asked. */
+   worker, which is this script again, so that nobody waits for a key, and of questions that come while it thinks the last
+   one is asked; what three meters will show, in another, for which no answer waits, and which ends with its question. */
 const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
 const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const begun = (name) => globalThis.document && new Worker(import.meta.url, { type: "module", name });
-const worker = begun("answers"), meter = begun("meters");
-let turns = 0; // questions so far
+const worker = begun("answers");
+let meter, turns = 0; // questions so far
 if (!worker) onmessage = ({ data }) => (self.name === "meters" ? measure(data) : say(data));
 function say(data) {
   const fields = new Map(Object.entries(data)), others = () => import("./planner-stacks.js").then((more) => postMessage(more.default(fields)), () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
@@ -21,9 +21,6 @@ function say(data) {
   }
 }
 async function measure({ turn, data, found, language, stack }) {
-  turns = turn;
-  await new Promise((next) => setTimeout(next, 20)); // a newer question may be there
-  if (turn !== turns) return;
   const fields = new Map(Object.entries(data)), meters = await import("./planner-meters.js");
   try {
     const { metered, recomputing } = stack ? await (await import("./planner-stacks.js")).meters() : meters.default(shared), said = metered(fields, found);
@@ -54,8 +51,7 @@ class Planner {
     });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
-    worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
-    meter.addEventListener("message", ({ data }) => form.isConnected && data.turn === this.turn && this.hear(data));
+    worker.onmessage = ({ data }) => form.isConnected && this.hear(data);
     this.show();
   }
 
@@ -125,7 +121,7 @@ class Planner {
     if (said) {
       const found = said.get("found");
       this.fill(found, said.get("shown"), said.get("command"), said.get("ignored"), meters);
-      if (!turn && found.get("peaks_at")) meter.postMessage({ turn: this.turn, data: this.state(), found, language: this.words.language, stack: !!words });
+      if (!turn && found.get("peaks_at")) this.measure({ turn: this.turn, data: this.state(), found, language: this.words.language, stack: !!words });
     }
     else if (!away) text = this.refused(error);
     this.strip.classList.toggle("wrong", text);
@@ -139,6 +135,18 @@ class Planner {
       if (this.typed) this.remember();
       this.link();
     }, 200);
+  }
+
+  /* Drawn lengths take seconds: whoever still measures what was asked before is replaced. */
+  measure(asked) {
+    if (meter?.busy) meter.terminate();
+    if (!meter || meter.busy) meter = begun("meters");
+    meter.busy = true;
+    meter.onmessage = ({ data }) => {
+      meter.busy = data.said;
+      if (this.form.isConnected && data.turn === this.turn) this.hear(data);
+    };
+    meter.postMessage(asked);
   }
 
   /* The example's data and price are of training all weights: of adapters nobody has asked for them. */

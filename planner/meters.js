@@ -1,8 +1,9 @@
 /* What is said of the meters in a language: the three sizes, the sentences, and of what lies beside PyTorch the lines. */
 export function tell(answer, language) {
-  const words = WORDS[language], values = Object.fromEntries(answer.get("meters")), { death, growing, lives } = values;
+  const words = WORDS[language], values = Object.fromEntries(answer.get("meters")), { death, draws, growing, lives } = values;
   const write = (template, of) => template.replace(/\{(\w+)\}/g, (_, name) => of[name]);
-  const said = lives === "retries" ? [write(words.retries, values)] : [];
+  const said = draws ? [write(words.drawn, values)] : [];
+  if (lives === "retries") said.push(write(words.retries, { ...values, per: words.per[draws ? 1 : 0] }));
   if (death) {
     const of = Object.fromEntries(death);
     of.part = write(words.parts[of.part] ?? "", of);

@@ -38,6 +38,7 @@ def shown_meters(meters: dict[str, Any]) -> dict[str, Any]:
         "smi": between(*meters["smi_bytes"]),
         "lives": meters["lives"],
         "retries": f"{meters['retries']:,}",
+        "draws": meters["draws"],
         "death": shown_death(death) if death else None,
         "growing": growing["lives"] if growing else None,
         "growing_reserved": gib(growing["reserved_bytes"]) if growing else None,

@@ -37,7 +37,7 @@ function $mul(a, b, c, d, e) {
   if (over > 0) [digits, power] = [$nearest(digits, 10n ** BigInt(over)), power + over];
   return new $Number10(digits, power);
 }
-const $repeat = (list, times) => [].concat(...Array(Math.max(0, $int_at(times))).fill(list));
+const $repeat = (list, times) => Array(Math.max(0, $int_at(times))).fill(list).flat();
 const $neg = (a) => -$number(a);
 const $divmod = (a, b) => $tupled([$floordiv(a, b), $mod(a, b)]);
 const $gcd = (a, b) => (([a, b]) => { for (; b; [a, b] = [b, a % b]); return a < 0n ? -a : a; })($ints(a, b));

@@ -222,6 +222,8 @@ class Folded(ast.NodeTransformer):
                 return ast.copy_location(ast.Constant((one == other) == isinstance(sign, ast.Eq)), node)
             case ast.Compare(ast.Constant(int() as one), [ast.Gt()], [ast.Constant(int() as other)]):
                 return ast.copy_location(ast.Constant(one > other), node)
+            case ast.Compare(ast.Constant(int() as one), [ast.Lt()], [ast.Constant(int() as other)]):
+                return ast.copy_location(ast.Constant(one < other), node)
             case ast.Compare(ast.Constant(one), [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
                 return ast.copy_location(ast.Constant((one is None) == isinstance(sign, ast.Is)), node)
             case ast.Compare(ast.Constant(one), [ast.In() | ast.NotIn() as sign], [ast.Tuple(several)]):
@@ -550,6 +552,64 @@ def make_default(statements: list[ast.stmt], given: Container[str]) -> bool:
     return found
 
 
+class Locals(Folded):
+    """Names of a function that stand for one constant each: this stands where they were."""
+
+    def __init__(self, values: Mapping[str, ast.Constant]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if isinstance(node.ctx, ast.Load) and node.id in self.values:
+            return ast.copy_location(ast.Constant(self.values[node.id].value), node)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        names, values = pairs_of(node)
+        kept = [(n, v) for n, v in zip(names, values, strict=True) if ast.unparse(n) not in self.values]
+        if len(kept) == len(names):
+            return node
+        if not kept:
+            return ast.copy_location(ast.Pass(), node)
+        (node.targets[0], node.value), *more = kept
+        if more:
+            node.targets[0] = ast.Tuple([name for name, _ in kept], ast.Store())
+            node.value = ast.Tuple([value for _, value in kept], ast.Load())
+        return node
+
+
+def pairs_of(node: ast.Assign) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The names that an assignment binds, each to a value of its own."""
+    match node:
+        case ast.Assign([ast.Tuple(names)], ast.Tuple(values)) if len(names) == len(values):
+            return names, values
+        case ast.Assign([name], value):
+            return [name], [value]
+    return [], []
+
+
+def make_local(statements: list[ast.stmt]) -> bool:
+    """Puts its value in the place of each name that a function binds once, to a number, a truth or None; if there is
+    one."""
+    found = False
+    functions = [n for s in statements for n in (s, *getattr(s, "body", ())) if isinstance(n, ast.FunctionDef)]
+    for function in functions:
+        nodes = [*ast.walk(function)]
+        binding = Counter(bound_by(node) for node in nodes if isinstance(node, ast.Name | ast.arg))
+        constant = {
+            name.id: value
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            for name, value in zip(*pairs_of(node), strict=True)
+            if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and not isinstance(value.value, str)
+            if binding[name.id] == 1
+        }
+        if constant:
+            Locals(constant).visit(function)
+            found = True
+    return found
+
+
 def bound_by(node: ast.Name | ast.arg) -> str | None:
     """The name that is bound here, if one is."""
     if isinstance(node, ast.arg):
@@ -674,7 +734,13 @@ def translate_apart(
             statement.body = [s for s in statement.body if not isinstance(s, ast.FunctionDef) or s.name in taken]
     given = {name for names in wanted.values() for name in names}
     while any(
-        [fold_unmade(kept := need_all(), taken), make_constant(kept), make_default(kept, given), make_chosen(kept)]
+        [
+            fold_unmade(kept := need_all(), taken),
+            make_constant(kept),
+            make_default(kept, given),
+            make_chosen(kept),
+            make_local(kept),
+        ]
     ):
         pass
     unread = unread_fields(kept)
@@ -911,6 +977,8 @@ class Writer:
                 return f"while ({self.condition(s.test)}) {self.block(s.body)}"
             case ast.For(orelse=[]):
                 return f"{self.loop(s.target, self.expr(s.iter), self.block(s.body)[1:-1])}"
+            case ast.Try(body=[ast.Assign(value=ast.Call(ast.Attribute(attr="read_text"))) as read]):
+                return self.statement(read)  # a file is the text that was pasted, which can be read
             case ast.Try(handlers=[handler], orelse=[], finalbody=[]):
                 error = self.local(handler.name or "$error")
                 other = f"if (!({self.caught(handler, error)})) throw {error};"

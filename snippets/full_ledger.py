@@ -22,6 +22,7 @@ from flops_bytes.lessons.steps import (
     step_seconds,
     time_products,
 )
+from flops_bytes.memory.outside import middle_bytes, outside_lines
 from flops_bytes.memory.step import decoder_moments
 from flops_bytes.model.flops import backward_flops, forward_flops, training_seconds
 from flops_bytes.model.shapes import Decoder, parameters
@@ -50,8 +51,10 @@ logits_share = peak_lines_bytes["logits"] / moment_bytes[peak_at]
 # --8<-- [start:batches]
 CARDS = ("RTX 4090", "H100 SXM", "H200 SXM")
 has_bytes = {card: capacity_bytes(card, GPUS[card]) for card in CARDS}
-RESERVED_BYTES = 10**9  # for what is no tensor
-room_bytes = {card: size - RESERVED_BYTES for card, size in has_bytes.items()}
+outside_bytes = {  # CUDA context, kernels
+    card: middle_bytes(outside_lines(card, gpus=1, node_gpus=1)) for card in CARDS
+}
+room_bytes = {card: has_bytes[card] - outside_bytes[card] for card in CARDS}
 
 
 def peak(shape: Decoder, seq_len: int, batch: int, **choices: Any) -> int:
@@ -83,12 +86,14 @@ SAME: dict[str, Any] = {"model": "gpt2", "gpu": "RTX 4090", "context": CONTEXT, 
 SAME |= {"recipe": "autocast", "checkpointing": "none"}
 
 
-def lives(batch: int) -> bool:
-    """By the allocator's rules, and without giving back what lies free."""
-    return bool(plan(**SAME, micro_batch=batch)["meters"]["lives"] == "lives")
+def meters(batch: int) -> dict[str, Any]:
+    """What becomes of the run by the allocator's rules: it lives, if it never has to give back what lies free."""
+    return dict(plan(**SAME, micro_batch=batch)["meters"])
 
 
-living_batch = next(batch for batch in range(largest["fused"]["RTX 4090"], 0, -1) if lives(batch))
+paper_batch = largest["fused"]["RTX 4090"]
+living_batch = next(batch for batch in range(paper_batch, 0, -1) if meters(batch)["lives"] == "lives")
+assert meters(paper_batch)["death"]["at"].startswith("step 2"), "the page says so"
 largest_unchunked = {card: largest_batch(card, checkpointing="full") for card in CARDS}
 
 

@@ -24,10 +24,13 @@ from flops_bytes.lessons.models import (
 )
 from flops_bytes.lessons.trace import Trace
 from flops_bytes.memory.formulas import cache_bytes
+from flops_bytes.memory.outside import middle_bytes, outside_lines
 from flops_bytes.model import stack
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
-from flops_bytes.model.shapes import LLAMA_3_1_405B, MIXTRAL_8X7B, parameters
+from flops_bytes.model.shapes import LLAMA_3_1_405B, MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.model.stack import stack_of
+from flops_bytes.plan.serving import forward_bytes
 from flops_bytes.serve.inference import (
     Server,
     bits_per_weight,
@@ -398,9 +401,18 @@ eagle_ratio = {drafted: rate / PLAIN for drafted, rate in EAGLE.items()}
 
 
 # --8<-- [start:plan]
-RESERVED_BYTES = 10**9  # the CUDA context, kernels, activations
 ENGINE_SHARE = 0.9  # of a card, as vLLM took by default for years
-room = ENGINE_SHARE * capacity_bytes("H100 SXM", GPUS["H100 SXM"]) - RESERVED_BYTES
+BATCHED_TOKENS = 8_192  # of a step, for which vLLM keeps room on a large card
+
+
+def beside_bytes(card: str, shape: Decoder) -> int:
+    """The CUDA context and kernels, and activations."""
+    outside = middle_bytes(outside_lines(card, gpus=1, node_gpus=1))
+    return outside + forward_bytes(stack_of(shape), BATCHED_TOKENS)
+
+
+card_bytes = capacity_bytes("H100 SXM", GPUS["H100 SXM"])
+room = ENGINE_SHARE * card_bytes - beside_bytes("H100 SXM", LLAMA_3_8B)
 answer = plan_serving(LLAMA_3_8B, room, H100, 8_192, 0.020)  # tokens of a user, seconds a token
 print(f"{answer['users_that_fit']} users fit, {answer['users_in_time']} are served in time:")
 print(f"{1e3 * answer['token_seconds']:.1f} ms a token, {answer['tokens_per_second']:,.0f} tokens/s")
@@ -417,11 +429,12 @@ likely_users = users_within(LLAMA_3_8B, 0.020, exercise_context, H100._replace(b
 # --8<-- [start:exercise_1]
 H200_BYTES = capacity_bytes("H200 SXM", GPUS["H200 SXM"])
 large_bytes = 2 * sum(parameters(LLAMA_3_70B).values())
-large_room_bytes = ENGINE_SHARE * H200_BYTES - RESERVED_BYTES
+large_beside_bytes = beside_bytes("H200 SXM", LLAMA_3_70B)
+large_room_bytes = ENGINE_SHARE * H200_BYTES - large_beside_bytes
 large_fit = {}
 for bits in (16, 8):
     large_fit[bits] = tokens_that_fit(LLAMA_3_70B, large_room_bytes, bits) // 8_192
-whole_card_fit = tokens_that_fit(LLAMA_3_70B, H200_BYTES - RESERVED_BYTES) // 8_192
+whole_card_fit = tokens_that_fit(LLAMA_3_70B, H200_BYTES - large_beside_bytes) // 8_192
 print(f"weights {large_bytes / 1e9:.1f} GB; users that fit: {large_fit}")
 assert large_bytes > large_room_bytes and large_fit[16] == 0
 # --8<-- [end:exercise_1]

@@ -116,8 +116,10 @@ def headline(answer: dict[str, Any], asked: Mapping[str, Any]) -> str:
     size, has = short_gib(answer["memory_bytes"]["total"]), short_gib(answer["gpu_bytes"])
     if answer["verdict"] is None:
         return f"At least {size} of {has}: {how}{what} on {where}, without activations, which are not derived here."
-    verdict = answer["verdict"].capitalize()
-    return f"{verdict}: {how}{what} on {where}; {each} {size}, and a card has {has}."
+    start = f"{answer['verdict'].capitalize()}: {how}{what} on {where}"
+    if not answer["fits"] and answer["headroom_bytes"] >= 0:
+        return f"{start}; the sum of {size} would, but what PyTorch reserves does not, and a card has {has}."
+    return f"{start}; {each} {size}, and a card has {has}."
 
 
 def assumption_texts(answer: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
@@ -255,7 +257,7 @@ def alternatives(answer: dict[str, Any]) -> Iterator[str]:
         yield f"With {rung['try']}: {short_gib(rung['needs_bytes'])}, {rung['verdict']}."
         if rung["verdict"] == WITH_ROOM:
             break
-    if answer["verdict"] == MISSES and answer.get("fewest_gpus"):
+    if answer["headroom_bytes"] < 0 and answer.get("fewest_gpus"):
         yield f"Fewest GPUs on which it fits: {answer['fewest_gpus']:,}."
 
 

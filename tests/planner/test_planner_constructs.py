@@ -235,7 +235,7 @@ a = Asked({"x": 1, "y": 2, "z": 3}); b = a.get("x", "q", "z"); return [b, a.rest
 a = Asked({"x": 1}); b = ["x"]; return [a.get(*b), a.get()]
 [(each.inputs, times) for each, times in Counter([Wide(1), Deep(1), Wide(1), Wide(1, 3), Deep(1)]).items()]
 [divmod(17, 5), divmod(-17, 5), gcd(12, 18), gcd(0, 5), gcd(-4, 6), 0.5**3, 2.5**0, 0.25**10]
-[[1, 2] * 2, [0] * 3, ["a"] * 0, [1] * -1]
+[[1, 2] * 2, [0] * 3, ["a"] * 0, [1] * -1, len([0] * 200_000)]
 [partial(both, 1)(b=3), partial(both, b=4)(1), partial(partial(both, b=4), 7)(), partial(rest, z=1)(2, y=3)]
 [Made(partial(both, 5)).by(b=1), Made(both).by(2)]
 [getattr(Wide(4), name) for name in ("inputs", "outputs")]

@@ -11,6 +11,7 @@ from py_mini_racer import MiniRacer
 import planner
 from flops_bytes.memory.first_steps import written
 from flops_bytes.memory.outside import CHIPS, outside_lines
+from flops_bytes.plan import meters as plan_meters
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan import plan, settled_question
 from flops_bytes.plan.meters import fixed_lengths, run_of
@@ -45,6 +46,7 @@ ASKED: list[dict[str, str]] = [
     SMALL | {"trained": "qlora", "recipe": "bf16", "checkpointing": "per-op", "loss": "fused", "gpu": "T4"},
     SMALL | {"optimizer": "adamw-8bit", "gpus": "2", "zero": "1", "allowance": "2GB", "gpu": "RTX 4090"},
 ]
+ASKED += [SMALL | {"context": "256", "micro_batch": "2", "lengths": text} for text in ("packed", "64-512", "9 300 70")]
 KINDS = [{"model_type": kind} | config for kind, config in (CASES[name] for name in ("qwen3", "gpt_oss"))]
 ASKED += [SMALL | {"model": "config", "config": json.dumps(config), "context": "64"} for config in KINDS]
 
@@ -53,7 +55,8 @@ ASKED += [SMALL | {"model": "config", "config": json.dumps(config), "context": "
 def read() -> list[tuple[dict[str, str], dict[str, Any]]]:
     """What Python reads of each."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(plan_options, "Path", Pasted)
+        for module in (plan_options, plan_meters):
+            patched.setattr(module, "Path", Pasted)
         return [(fields, told) for fields in ASKED if (told := measured(fields))]
 
 

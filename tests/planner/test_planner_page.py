@@ -10,9 +10,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Worker, expect
 
+from flops_bytes.plan import plan
 from planner import words
+from planner.meters import shown_meters
 from tests.conftest import ROOT
 from tests.flops_bytes.plan.test_plan import REFUSED, SHAPED
 
@@ -206,6 +208,27 @@ def test_typing_waits_for_no_answer(page: Page, address: str) -> None:
     page.locator("#planner-model").select_option("shape")
     expect(page.locator("#planner-shape")).to_be_visible()  # which needs no answer
     assert field.input_value() == "16" and run.inner_text() == before
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_three_meters_show_what_python_reads_and_wait_for_no_earlier_question(
+    page: Page, address: str, language: str
+) -> None:
+    started = list[Worker]()
+    page.on("worker", lambda worker: started.append(worker))
+    large = "?model=llama-3-8b&gpu=H100+SXM&gpus=8&trained=all&checkpointing=none&lengths=64-8192"  # for many seconds
+    page.goto(address + ("zh/" if language == "zh" else "") + "plan/" + large)
+    names, sizes = page.locator(".planner-meters span"), page.locator(".planner-meters b")
+    expect(sizes).to_have_text([re.compile("GiB"), "…", "…"])
+    small = {"shape": "layers=2 d_model=256 heads=4 head_dim=64 d_ff=999 vocab=9000", "gpu": "RTX 4090", "gpus": "1"}
+    put(page, model="shape", **small, context="512")
+    asked_too = {"context": 512, "trained": "all", "checkpointing": "none", "lengths": "64-8192"}
+    read = shown_meters(plan(**small, **asked_too)["meters"])
+    expect(sizes).to_have_text([read["allocated"], read["reserved"], read["smi"]])
+    for n, name in enumerate(words(language)["meters"]):
+        expect(names.nth(n)).to_contain_text(name)
+    expect(page.locator(".planner-strip")).to_contain_text(words(language)["metered"]["drawn"].format(draws=5))
+    assert len(started) > 2  # one that answers, one that measured at first, one that it made room for
 
 
 def asked(page: Page) -> dict[str, list[str]]:

@@ -423,9 +423,40 @@ def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> 
     said = context.eval("JSON.stringify(tell(f(new Map([['size', 3n], ['way', 'this']]))))")
     context.close()
     assert json.loads(str(said)) == ["size", "way", "3n", "1n", False, ["this"], True]
-    asked = [name for name in planner.UNASKED[2:] if name != "lengths"]  # which is what a field is called too
-    script, words = engine(), ("deepspeed", "fsdp1", "torchao", *asked, "muon", "adafactor", "fp8_rate")
+    script, words = engine(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[2:], "muon", "adafactor", "fp8_rate")
     assert not any(re.search(rf"\b{word}\b", script) for word in words)
+
+
+LOCALS = """
+from pathlib import Path
+
+
+def f(path, n):
+    limit, grows, word, twice = 0, False, "no", 1
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError:
+        raise ValueError("lost") from None
+    if grows or limit > 0:
+        raise ValueError("grown")
+    if n:
+        twice = 2
+    for limitless in range(n):
+        twice += limitless
+    return [text, limit, word, twice]
+"""
+
+
+def test_names_that_are_one_constant_leave_nothing_on_the_page(tmp_path: Path) -> None:
+    """Nor what it decides; and what is pasted where a file is asked for is always there."""
+    (tmp_path / "them.py").write_text(LOCALS)
+    text = translate([tmp_path], {"them": ["f"]})
+    assert not any(told in text for told in ("lost", "grown", "[0n", "false", "try "))
+    context = MiniRacer()
+    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
+    said = context.eval("JSON.stringify(tell(f('held', 3n)))")
+    context.close()
+    assert json.loads(str(said)) == ["held", "0n", "no", "5n"]
 
 
 FAMILIES = """

@@ -137,7 +137,7 @@ def test_chinese_is_spaced_from_what_is_filled_in() -> None:
     """But from an amount or a time, which end in Chinese themselves."""
     ends_in_chinese = (
         r"(?:(?:run_)?(?:amount|time|cost)|deadline|step|sent_in|waits|token|latency|first|prompts|adds|assumed|moment"
-        r"|of_kind|verdict|about|place)"
+        r"|of_kind|verdict|about|place|per)"
     )
     told = [text for text in texts_of({**words("zh"), "errors": []}) if "{" in text]
     glued = rf"\{{(?!{ends_in_chinese}\}})\w+\}}%?[\u4e00-\u9fff]|[\u4e00-\u9fff]\{{(?!{ends_in_chinese}\}}|\w+\}}（)"

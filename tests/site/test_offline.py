@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -34,6 +35,10 @@ def test_planner_search_and_devices_work_from_a_folder(
     page.goto((folder / language / "index.html").as_uri())
     page.locator("[name=gpus]").fill("2")
     expect(page.locator(".planner-verdict")).to_contain_text(answer, ignore_case=True)
+    for model in ("gpt2", "qwen3-0.6b"):  # which the first script knows, and another
+        page.goto(f"{(folder / language / 'plan' / 'index.html').as_uri()}?model={model}&gpu=H100+SXM&gpus=1")
+        expect(page.locator(".planner-meters b")).to_have_text([re.compile("[GM]iB")] * 3)
+    page.goto((folder / language / "index.html").as_uri())
     page.locator(".md-search__input").click()
     page.locator(".md-search__input").fill(asked)
     page.locator(".md-search-result__link").first.click()

@@ -20,23 +20,27 @@
   window.load = async (address) => import(module(await read(new URL(address, load.base))));
   load.base = document.currentScript.src;
 
-  /* A worker brings along the modules that it may import, and is none itself. */
+  /* A worker brings along the modules that it may import, and those that they may, and is none itself. */
   const Started = Worker;
-  const work = async (address) => {
-    const text = await read(address), modules = {};
-    for (const [, name] of text.matchAll(/\bload\("([^"]+)"\)/g)) modules[name] = module(await read(new URL(name, load.base)));
+  const work = async (address, how) => {
+    const modules = {}, gather = async (text) => {
+      for (const [, name] of text.matchAll(/\bload\("([^"]+)"\)/g)) if (!modules[name]) modules[name] = module(await gather(await read(new URL(name, load.base))));
+      return text;
+    };
+    const text = await gather(await read(address));
     const parts = [`const load=((modules)=>(name)=>import(modules[name]))(${JSON.stringify(modules)});`, text];
-    return new Started(URL.createObjectURL(new Blob(parts, { type: "text/javascript" })));
+    return new Started(URL.createObjectURL(new Blob(parts, { type: "text/javascript" })), { name: how?.name });
   };
   window.Worker = class {
     #started;
-    constructor(address) {
-      this.#started = work(address).then((worker) => {
+    constructor(address, how) {
+      this.#started = work(address, how).then((worker) => {
         worker.onmessage = (event) => this.onmessage(event);
         return worker;
       });
     }
     postMessage(message) { this.#started.then((worker) => worker.postMessage(message)) }
+    terminate() { this.#started.then((worker) => worker.terminate()) }
   };
 
   /* Links that scripts make lead to folders, where a server would show the page that lies in them. */

@@ -68,6 +68,17 @@ def test_the_command_says_how_much_of_what_fits_on_paper_lives(capsys: pytest.Ca
         assert on_paper["meters"]["lives"] == "dies" and living["meters"]["lives"] != "dies"
 
 
+def test_where_the_sum_fits_and_the_run_dies_the_headline_says_what_decides() -> None:
+    """And counts no GPUs by the sum, which one card would have room for."""
+    asked = {"model": "gpt2", "gpu": None, "gpu_peak": "165T", "context": 1024, "trained": "all", "allowance": "0.5GB"}
+    by_gib = {gib: plan(**asked, checkpointing="none", gpu_memory=f"{gib}GiB") for gib in (3, 2)}
+    told = {gib: "\n".join(brief(answer, {})) for gib, answer in by_gib.items()}
+    assert by_gib[3]["headroom_bytes"] > 0 > by_gib[2]["headroom_bytes"]
+    assert {answer["verdict"] for answer in by_gib.values()} == {"does not fit"}
+    assert "would, but what PyTorch reserves does not, and a card has 3.0 GiB." in told[3]
+    assert "; needs 2." in told[2] and "Fewest GPUs" not in told[3]
+
+
 def test_a_step_that_asks_again_says_how_often() -> None:
     """Three blocks, each too large for what the one before left, the last two of them in the last step."""
     sizes = [size * MIB for size in (30, 40, 50)]
