@@ -88,7 +88,7 @@ def unit_of(name: str) -> str:
 class Writer:
     """Writes down what storages do."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, trained: Mapping[str, int], weights: Mapping[str, int]) -> None:
         self.run, self.depth = run, run.stack.depth
         self.changes: list[tuple[int, int, int]] = []
         self.parts: list[tuple[int, str]] = []
@@ -101,10 +101,7 @@ class Writer:
         self.step = 0
         self.passes: dict[tuple[int, int], Pass] = {}  # by tokens, and whether gradients are there already
         self.between: dict[int, tuple[int, int, list[Pass]]] = {}  # shortest, longest, and both passes, if these tell
-        self.trained = trained_numbers(run.stack, run.family, run.config)  # numbers of tensors
-        self.weights = self.trained
-        if run.config.adapters:
-            self.weights = trained_numbers(run.stack, run.family, run.config._replace(adapters=None))
+        self.trained, self.weights = trained, weights  # numbers of tensors, by their names
         self.total = sum(self.trained.values())
         self.has_state = False
         self.workspaces = 0  # that are there
@@ -216,9 +213,23 @@ class Writer:
         found = self.pass_of(seq_len, int(not is_first and not reduces))
         batch = [self.take("batch", INT64 * run.config.batch * seq_len) for _ in range(2)]
         here: list[int] = [-1] * len(found.lines)
-        whole = {storage: name for name, storage in found.gradients.items()} if reduces else {}
+        self.play(found, here, 0, len(found.changes))
+        if reduces:
+            self.end_of_units()
+        elif is_first:
+            self.gradients = {name: here[storage] for name, storage in found.gradients.items()}
+        for number in batch:
+            self.give(number)
+
+    def play(self, found: Pass, here: list[int], start: int, end: int) -> None:
+        """Changes of a pass, from one to before another; `here` are the numbers of its storages."""
+        run = self.run
+        whole = {storage: name for name, storage in found.gradients.items()} if run.sharding.reduces else {}
         unit, part, arrival = "", 0, 0
-        for place, (storage, nbytes) in enumerate(found.changes):
+        while part < len(found.parts) and found.parts[part].start < start:
+            part += 1
+        for place in range(start, end):
+            storage, nbytes = found.changes[place]
             while part < len(found.parts) and found.parts[part].start == place:
                 unit = self.turn(found.parts[part], unit)
                 part += 1
@@ -234,12 +245,6 @@ class Writer:
                     self.gradients[whole[storage]] = here[storage]
             else:
                 self.give(here[storage])
-        if reduces:
-            self.end_of_units()
-        elif is_first:
-            self.gradients = {name: here[storage] for name, storage in found.gradients.items()}
-        for number in batch:
-            self.give(number)
 
     def pass_of(self, seq_len: int, accumulated: int) -> Pass:
         """As it was recorded; of a length between the shortest and the longest as these two say, if they do."""
@@ -382,7 +387,10 @@ class Writer:
 
 def written(run: Run) -> Steps:
     """All changes of a run. Not for a kind that flops_bytes.memory.step does not derive."""
-    writer, ends = Writer(run), list[int]()
+    trained = trained_numbers(run.stack, run.family, run.config)
+    whole = run.config._replace(adapters=None)
+    weights = trained_numbers(run.stack, run.family, whole) if run.config.adapters else trained
+    writer, ends = Writer(run, trained, weights), list[int]()
     writer.load()
     for micro_batches in run.lengths:
         writer.start_step()

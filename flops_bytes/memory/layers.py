@@ -8,6 +8,7 @@ key-value heads of Q features; k experts that a token goes to.
 # --8<-- [start:setup]
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flops_bytes.memory.adapters import Format
 from flops_bytes.memory.tape import (
@@ -124,6 +125,16 @@ class Adapters:
 NO_DROPOUT = (False, False)
 
 
+class Ranks(NamedTuple):
+    """GPUs that share what a layer multiplies; its heads and features are those of one of them."""
+
+    tensor_ranks: int = 1  # They share each matrix,
+    sequence: bool = True  # and between matrices the tokens.
+    context_ranks: int = 1  # They share each sequence, of which a layer has its part,
+    ring: bool = False  # and keys and values go around; else they are gathered.
+    expert_ranks: int = 1  # They hold different experts.
+
+
 @dataclass(frozen=True)
 class LayerContext:
     """What a layer's functions need beside their inputs: the tape, the family, and the options of the step."""
@@ -139,9 +150,41 @@ class LayerContext:
     dropout: tuple[bool, bool] = NO_DROPOUT
     recomputes_attention: bool = False  # Selective checkpointing recomputes attention alone.
     matmul_format: Format | None = None  # Linear layers multiply copies of their factors in this format.
+    ranks: Ranks | None = None
 
 
 # --8<-- [end:setup]
+
+
+# --8<-- [start:ranks]
+def gathered(context: LayerContext, x: Tensor) -> Tensor:
+    """Of a part of the tokens all of them, before a matrix that tensor ranks share. Collectives go over the first
+    dimension, so that the pieces are copied behind each other (torch/distributed/_functional_collectives.py)."""
+    tape, ranks = context.tape, context.ranks
+    if isinstance(ranks, Ranks) and ranks.tensor_ranks > 1 and ranks.sequence:
+        shape = (x.shape[0], x.shape[1] * ranks.tensor_ranks, x.shape[2])
+        tape.enter()
+        x = tape.bind(x)
+        made = tape.record([x], [], [like(x)], like(x).total_bytes() * ranks.tensor_ranks)
+        tape.bind(tape.new(shape, x.itemsize))
+        return tape.leave(tape.finish(made, [x], tape.new(shape, x.itemsize)))
+    return x
+
+
+def scattered(context: LayerContext, x: Tensor) -> Tensor:
+    """The sum of all tensor ranks' results, of a part of the tokens."""
+    tape, ranks = context.tape, context.ranks
+    if isinstance(ranks, Ranks) and ranks.tensor_ranks > 1 and ranks.sequence:
+        tape.enter()
+        x = tape.bind(x)
+        made = tape.record([x], [], [like(x)], like(x).total_bytes())
+        tape.bind(tape.new(x.shape, x.itemsize))
+        shape = (x.shape[0], x.shape[1] // ranks.tensor_ranks, x.shape[2])
+        return tape.leave(tape.finish(made, [x], tape.new(shape, x.itemsize)))
+    return x
+
+
+# --8<-- [end:ranks]
 
 
 # --8<-- [start:linear]
@@ -333,6 +376,10 @@ def fused_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
     sums = tape.bind(tape.matmul_result((batch, heads, tokens), FLOAT32, True, "values", 1))
     # The kernel makes all three gradients, even those that nobody needs.
     unasked = sum(like(each).total_bytes() for each in inputs if each.grad_fn is None)
+    if isinstance(context.ranks, Ranks):
+        of_others = bytes_of_others(context.ranks, inputs[1], inputs[2])
+        tape.bind(tape.new((of_others,), 1))
+        unasked += 2 * of_others
     made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs], unasked)
     if made is not None:
         made.matmul_part = "fused"
@@ -341,6 +388,13 @@ def fused_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
     # The result has the queries' layout in memory, which after a join is head by head, so several are copied.
     by_heads = context.family.rope in ("chunks", "partly") and heads > 1
     return tape.leave(contiguous(tape, result) if by_heads else result)
+
+
+def bytes_of_others(ranks: Ranks, k: Tensor, v: Tensor) -> int:
+    """Of keys and values of a sequence's other parts, which are there while a rank attends: all, or in a ring those
+    that are there and those that arrive. Backward there are as many gradients."""
+    times = 0 if ranks.context_ranks == 1 else 2 if ranks.ring else ranks.context_ranks - 1
+    return times * (like(k).total_bytes() + like(v).total_bytes())
 
 
 def math_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -701,23 +755,25 @@ def forward(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     tape.layer_frame = len(tape.frames)
     x = tape.bind(x)
     normed_x = tape.bind(norm(context, x, "first") if kind.norms_before else x)
-    mixer = layer.mixer
+    mixer, whole = layer.mixer, gathered(context, normed_x)
     if isinstance(mixer, LatentAttention):
-        mixed = latent_attention(context, normed_x, mixer)
+        mixed = latent_attention(context, whole, mixer)
     else:
         assert isinstance(mixer, Attention)
-        mixed = attention(context, normed_x, mixer)
+        mixed = attention(context, whole, mixer)
+    mixed = scattered(context, mixed)
     if kind.norms_before:
         tape.forget(normed_x)
     residual = tape.bind(add(tape, x, norm_or_dropout_after(context, mixed, "behind_first")))
     tape.forget(mixed)
     tape.forget(x)
     normed_x = tape.bind(norm(context, residual, "second") if kind.norms_before else residual)
-    mlp = layer.mlp
+    mlp, whole = layer.mlp, gathered(context, normed_x)
     if isinstance(mlp, Experts):
-        made = mixture(context, normed_x, mlp)
+        made = mixture(context, whole, mlp)
     else:
-        made = dense(context, normed_x, mlp.d_ff, "mlp", mlp.biases)
+        made = dense(context, whole, mlp.d_ff, "mlp", mlp.biases)
+    made = scattered(context, made)
     if kind.norms_before:
         tape.forget(normed_x)
     return tape.leave(add(tape, residual, norm_or_dropout_after(context, made, "behind_second")))

@@ -14,11 +14,13 @@ from flops_bytes.memory.layers import (
     by_token,
     dropout_within,
     eager_attention,
+    gathered,
     laid_out,
     layer_linear,
     mixture,
     norm,
     repeat_interleave,
+    scattered,
 )
 from flops_bytes.memory.tape import (
     FLOAT32,
@@ -59,7 +61,7 @@ def own_llama(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     d = x.shape[-1]
     tape.enter()
     x = tape.bind(x)
-    h = tape.bind(norm(context, x, "first"))
+    h = tape.bind(gathered(context, norm(context, x, "first")))
     if context.family.fused_qkv:
         q, k, v = fused_qkv(context, h, mixer, True)
     else:
@@ -67,10 +69,12 @@ def own_llama(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
         k = tape.bind(heads_of(context, h, "k", mixer.kv_heads, mixer))
         v = tape.bind(heads_of(context, h, "v", mixer.kv_heads, mixer))
     heads = tape.bind(own_attend(context, rotate(context, q), rotate(context, k), v))
-    y = tape.bind(add(tape, x, linear_module(context, flatten_heads(context, heads), name, "out", d, mixer.out_bias)))
-    h2 = tape.bind(norm(context, y, "second"))
+    heads = flatten_heads(context, heads)
+    out = scattered(context, linear_module(context, heads, name, "out", d, mixer.out_bias))
+    y = tape.bind(add(tape, x, out))
+    h2 = tape.bind(gathered(context, norm(context, y, "second")))
     tape.forget(h)
-    change = tape.bind(own_mlp(context, h2, layer))
+    change = tape.bind(scattered(context, own_mlp(context, h2, layer)))
     return tape.leave(add(tape, y, change))
 
 
@@ -109,10 +113,11 @@ def own_gpt2(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     d = x.shape[-1]
     tape.enter()
     x = tape.bind(x)
-    q, k, v = fused_qkv(context, norm(context, x, "first"), mixer, True)
-    out = linear_module(context, flatten_heads(context, own_attend(context, q, k, v)), name, "out", d, mixer.out_bias)
+    q, k, v = fused_qkv(context, gathered(context, norm(context, x, "first")), mixer, True)
+    attended = flatten_heads(context, own_attend(context, q, k, v))
+    out = scattered(context, linear_module(context, attended, name, "out", d, mixer.out_bias))
     y = tape.bind(add(tape, x, dropout(tape, out) if context.dropout[1] else out))
-    change = own_mlp(context, norm(context, y, "second"), layer)
+    change = scattered(context, own_mlp(context, gathered(context, norm(context, y, "second")), layer))
     change = tape.bind(dropout(tape, change) if context.dropout[1] else change)
     return tape.leave(add(tape, y, change))
 

@@ -32,6 +32,7 @@ from flops_bytes.memory.tape import (
     GRADIENTS,
     LOGITS,
     OTHERS,
+    SENT,
     Operation,
     Storage,
     Tape,
@@ -43,7 +44,13 @@ from flops_bytes.memory.tape import (
 )
 from flops_bytes.model.stack import Attention, Layer, Stack
 
-LINES = {OTHERS: "activations", COPIES: "copies", GRADIENTS: "gradients", LOGITS: "logits"}  # as answers name them
+LINES = {  # as answers name them
+    OTHERS: "activations",
+    COPIES: "copies",
+    GRADIENTS: "gradients",
+    LOGITS: "logits",
+    SENT: "sent",
+}
 
 
 def each_layer(stack: Stack) -> list[Layer]:
@@ -231,7 +238,11 @@ def record_pass(stack: Stack, family: ModelFamily, config: StepConfig, holds_inp
     root, hidden = forward_step(tape, stack, family, config)
     tape.goes_backward = tape.awaits_product = True
     backward_step(tape, stack, config, root, hidden)
-    stays = not (config.accumulated or config.in_backward)
+    return ended(tape, not (config.accumulated or config.in_backward))
+
+
+def ended(tape: PassTape, stays: bool) -> Pass:
+    """The pass whose tape has gone backward: gradients of weights stay, or have been added to earlier ones."""
     left = {name: x for name, x in tape.gradients.items() if stays and tape.leaves[name].numel}
     for name, x in tape.gradients.items():
         if name not in left:

@@ -21,6 +21,7 @@ from flops_bytes.memory.layers import (
     Adapters,
     LayerContext,
     ModelFamily,
+    Ranks,
     forward,
     laid_out,
     norm,
@@ -100,6 +101,7 @@ class StepConfig(NamedTuple):
     update: str = "fused"
     # Logits are made of so many last tokens of a sequence (transformers' logits_to_keep), or of all if it is 0.
     logits_to_keep: int = 0
+    ranks: Ranks | None = None  # The model is what one of them has of it.
 
     @property
     def autocast(self) -> bool:
@@ -253,6 +255,7 @@ def layer_context(
         dropout=config.dropout,
         recomputes_attention=config.checkpointing == "selective",
         matmul_format=config.matmul_format,
+        ranks=config.ranks,
     )
 
 
@@ -353,7 +356,7 @@ def collect_memory(tape: Tape, forward: ForwardMemory) -> LayerMemory:
 
 def bytes_kept_to_end(tape: Tape) -> BytesByLine:
     """The tensors that have names until the step ends."""
-    lines = [0, 0, 0, 0]
+    lines = [0, 0, 0, 0, 0]
     for x in tape.kept_to_end:
         lines[x.storage.line] = lines[x.storage.line] + x.storage.nbytes
     return bytes_by_line(sum(lines), lines)

@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 from flops_bytes.memory.adapters import Format
 
 FLOAT32, INT64 = 4, 8  # bytes
-# Lines of the answer: autocast's copies of weights, gradients of weights, logits, and all that is none of these, which
-# is what is left of the total.
-OTHERS, COPIES, GRADIENTS, LOGITS = range(4)
+# Lines of the answer: autocast's copies of weights, gradients of weights, logits, what is sent to other ranks, who may
+# read it when PyTorch is done with it, and all that is none of these, which is what is left of the total.
+OTHERS, COPIES, GRADIENTS, LOGITS, SENT = range(5)
 Shape = tuple[int, ...]
 
 
@@ -130,9 +130,9 @@ class Tape:
 
     def __init__(self, has_earlier_gradients: bool = False, autocast: bool = False, itemsize: int = 2) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
-        self.line, self.live_lines = OTHERS, [0, 0, 0, 0]  # New storages count in this line.
+        self.line, self.live_lines = OTHERS, [0, 0, 0, 0, 0]  # New storages count in this line.
         # Lines are copied when a peak has passed, since a copy at each new maximum would be slow.
-        self.peak_lines, self.is_peak = [0, 0, 0, 0], False
+        self.peak_lines, self.is_peak = [0, 0, 0, 0, 0], False
         self.moment = ""
         # A moment that has passed has its peak here, and the lines of that peak.
         self.moments: dict[str, tuple[int, list[int]]] = {}

@@ -17,7 +17,6 @@ from itertools import accumulate
 from math import ceil
 from typing import Any, NamedTuple
 
-from flops_bytes.memory.formulas import RECIPES, layer_bytes, logits_bytes
 from flops_bytes.model.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
 from flops_bytes.model.shapes import parameters
 from flops_bytes.parallel.sharding import overlap, ring_bytes, waiting_seconds
@@ -27,6 +26,27 @@ from flops_bytes.parallel.sharding import overlap, ring_bytes, waiting_seconds
 
 # --8<-- [start:layout]
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+
+
+class Trainer(NamedTuple):
+    """What a trainer does by habit, which no degree says. How it writes a layer: flops_bytes.parallel.trainers."""
+
+    shares: str  # How layers are shared out to stages: "with-ends" (embedding and head count as one each), "even",
+    # or "by-weight" (until a stage has its part of all matrices, the head's among them).
+    regathers: bool  # What tensor ranks gather they gather again in the backward pass, and do not keep it.
+    keeps_boundaries: bool  # Of a pipeline, what came from other stages and what went to the next stays for a step.
+    # With full checkpointing whole layers are computed again, also what no backward pass needs.
+    recomputes_whole_layers: bool
+    sums_in_float32: bool  # Gradients of a step's micro-batches are summed in float32, whatever the recipe is.
+    lags: bool  # What it sends can be free for others only when a pass has ended: its GPUs lag behind PyTorch.
+
+
+TRAINERS = {
+    "torchtitan": Trainer("with-ends", False, True, False, False, False),  # 9dec370, torchtitan/parallelisms
+    "megatron-lm": Trainer("even", True, False, True, True, False),  # 23e00ed, with Transformer Engine 2.11
+    # 2411b02: get_block_compute_costs() in src/nanotron/models/llama.py, build_model() in models/base.py
+    "nanotron": Trainer("by-weight", True, False, True, True, True),
+}
 
 
 Model = Any  # A Decoder, or a flops_bytes.parallel.stacks.Split, which has the attributes that are read here.
@@ -45,13 +65,20 @@ class Layout(NamedTuple):
     schedule: str = "1f1b"
     micro_batches: int = 1  # A data rank runs so many micro-batches in a step.
     virtual: int = 1  # A pipeline rank has so many stages, with "interleaved" and "zero-bubble".
-    ends_are_layers: bool = True  # Embedding and head count as a layer each where layers are shared out (torchtitan).
-    fused_gate: bool = False  # One kernel multiplies by the activated gate, which is not saved.
+    trainer: str = "torchtitan"  # One of TRAINERS.
+    # How layers are shared out, if not by the trainer's habit: as Trainer.shares, or how many each stage has.
+    stages: str | tuple[int, ...] = ""
     replicas: int = 1  # Hybrid sharding: the data × context ranks hold so many copies of what ZeRO shards.
     # Ring attention: keys and values go around the context ranks while attention computes; else they are gathered.
     ring: bool = False
-    # Full checkpointing repeats whole layers, and does not stop early at what the backward pass needs.
-    recomputes_whole_layers: bool = False
+
+    @property
+    def habits(self) -> Trainer:
+        return TRAINERS[self.trainer]
+
+    @property
+    def shares(self) -> str | tuple[int, ...]:
+        return self.stages or self.habits.shares
 
     @property
     def gpus(self) -> int:
@@ -83,8 +110,12 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"tokens: {seq_len} cannot be cut into {split} equal parts; give a multiple of {split}")
     if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
-    if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends_are_layers:
-        stages = layout.pipeline * layout.virtual
+    stages = layout.pipeline * layout.virtual
+    if isinstance(layout.shares, tuple):
+        if (len(layout.shares), sum(layout.shares)) != (stages, shape.layers):
+            told = f"{len(layout.shares)} stages of {sum(layout.shares)} layers"
+            raise ValueError(f"stages: {told} are not {stages} of {shape.layers}; give as many")
+    elif stages > shape.layers + 2 * (layout.shares == "with-ends"):
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
         ranks = f"the pipeline ranks; give a multiple of {layout.pipeline}"
@@ -103,8 +134,19 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
 
 # --8<-- [start:pipeline]
 @cache
-def stage_layers(layers: int, stages: int, ends: bool = True) -> list[int]:
-    """Layers of each stage; the embedding and the head count as one layer each, as torchtitan has it, or as none."""
+def stage_layers(layers: int, stages: int, shares: str | tuple[int, ...] = "with-ends", head: float = 0.0) -> list[int]:
+    """Layers of each stage, as Trainer.shares has it; the head is as heavy as so many layers."""
+    if isinstance(shares, tuple):
+        return list(shares)
+    if shares == "by-weight":
+        each, weighs = [0] * stages, 0.0
+        stage = 0
+        for _ in range(layers):
+            each[stage] += 1
+            weighs += 1
+            stage += stage < stages - 1 and weighs > (layers + head) * (stage + 1) / stages
+        return each
+    ends = shares == "with-ends"
     slots, left = divmod(layers + 2 * ends, stages)
     each = [slots + (stage < left) for stage in range(stages)]
     each[0] -= ends
@@ -112,33 +154,47 @@ def stage_layers(layers: int, stages: int, ends: bool = True) -> list[int]:
     return each
 
 
-def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
+def stages_of(shape: Model, layout: Layout) -> list[int]:
+    """Layers of each stage of a layout."""
+    head = head_layers(shape) if layout.shares == "by-weight" else 0.0
+    return stage_layers(shape.layers, layout.pipeline * layout.virtual, layout.shares, head)
+
+
+@singledispatch
+def head_layers(shape: Model) -> float:
+    """Of how many layers the matrices have as many numbers as the head's."""
+    counts = parameters(shape)
+    return float(shape.vocab * shape.d_model * shape.layers / (counts["qkv"] + counts["out"] + counts["mlp"]))
+
+
+def rank_layers(shape: Model, layout: Layout, rank: int) -> list[int]:
     """Layers of each of a pipeline rank's stages: of interleaved ones, every so many."""
-    return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends_are_layers)[rank :: layout.pipeline]
+    return stages_of(shape, layout)[rank :: layout.pipeline]
 
 
-@cache
-def stage_indices(layers: int, stages: int, ends: bool = True) -> list[range]:
+def stage_indices(shape: Model, layout: Layout) -> list[range]:
     """Which layers, from 0, each stage has."""
-    last = list(accumulate(stage_layers(layers, stages, ends)))
+    last = list(accumulate(stages_of(shape, layout)))
     return [range(first, end) for first, end in zip([0, *last], last, strict=False)]
 
 
 @singledispatch
 def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]:
     """Of each of a pipeline rank's stages its layers, as models of one kind of layer, with how many there are."""
-    return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
+    return [{shape: number} for number in rank_layers(shape, layout, rank)]
 
 
 def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
     """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
-    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends_are_layers)[rank]
+    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.trainer, layout.stages)[rank]
 
 
 @lru_cache(maxsize=128)  # Bytes and seconds of each rank ask for this again.
-def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[dict[Any, int]]:
+def kinds_by_rank(
+    shape: Model, pipeline: int, virtual: int, trainer: str, stages: str | tuple[int, ...]
+) -> list[dict[Any, int]]:
     found = []
-    layout = Layout(pipeline=pipeline, virtual=virtual, ends_are_layers=ends)
+    layout = Layout(pipeline=pipeline, virtual=virtual, trainer=trainer, stages=stages)
     for rank in range(pipeline):
         kinds: dict[Any, int] = {}
         for stage in stage_kinds(shape, layout, rank):
@@ -148,34 +204,40 @@ def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list
     return found
 
 
-@lru_cache(maxsize=128)
-def distinct_ranks(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
+def distinct_ranks(shape: Model, layout: Layout) -> list[int]:
     """Pipeline ranks that differ: without those that have an earlier rank's layers, and neither end of the model.
 
     These compute and send as much, and hold no more: of a schedule no later rank has more micro-batches in flight.
     """
     first: dict[Any, int] = {}
-    for rank, kinds in enumerate(kinds_by_rank(shape, pipeline, virtual, ends)):
-        first.setdefault((rank == 0, rank == pipeline - 1, frozenset(kinds.items())), rank)
+    last = layout.pipeline - 1
+    for rank in range(layout.pipeline):
+        kinds = rank_kinds(shape, layout, rank)
+        first.setdefault((rank == 0, rank == last, frozenset(kinds.items())), rank)
     return list(first.values())
 
 
-def in_flight(layout: Layout, rank: int) -> int:
-    """Micro-batches, times stages of this rank, that have gone forward and not yet backward, at most.
+def warm_up(layout: Layout, rank: int) -> int:
+    """Passes forward of this rank before its first one backward, but for the one right before it.
 
-    GPipe sends all forward first. 1F1B starts backward passes as soon as it can, so rank r waits for p − r at most.
+    GPipe sends all forward first. 1F1B starts backward passes as soon as it can, so rank r waits for p − r − 1.
     Interleaved, a rank goes 2(p − r − 1) + (v − 1)p times forward before it takes turns (Megatron-LM's warm-up).
     Zero-bubble, each rank has as many whose weights' gradients are not computed as the first rank has of 1F1B: what
     these need is counted as if it were all that the forward pass kept (Qi et al. 2023, ZB-H1).
     """
     p, m, v = layout.pipeline, layout.micro_batches, layout.virtual
     if layout.schedule == "gpipe":
-        return m
+        return m - 1
     if layout.schedule == "1f1b":
-        return min(m, p - rank)
+        return min(m, p - rank) - 1
     if layout.schedule == "zero-bubble":
-        return min(m, p) * v
-    return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
+        return min(m, p) * v - 1
+    return min(m * v - 1, 2 * (p - rank - 1) + (v - 1) * p)
+
+
+def in_flight(layout: Layout, rank: int) -> int:
+    """Micro-batches, times stages of this rank, that have gone forward and not yet backward, at most."""
+    return warm_up(layout, rank) + 1
 
 
 def bubble(layout: Layout) -> float:
@@ -204,7 +266,7 @@ def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
     A tied head is a matrix of its own where it lies on another rank than the embedding.
     """
     t, p = layout.tensor, layout.pipeline
-    counts, layers = parameters(shape), sum(rank_layers(shape.layers, layout, rank))
+    counts, layers = parameters(shape), sum(rank_layers(shape, layout, rank))
     wide, narrow = shape.heads * shape.head_dim, max(shape.kv_heads, t) * shape.head_dim
     biased = max(int(shape.biases), shape.qkv_biases)
     qkv = (shape.d_model + biased) * (wide + 2 * narrow) // t
@@ -221,6 +283,13 @@ def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
     return {"experts": layers * mlp // layout.expert, "dense": dense + ends}
 
 
+def tensor_shard(shape: Model, tensor: int) -> Model:
+    """The layer that one tensor rank has: its share of the heads and of the MLP's inner features."""
+    return replace(
+        shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
+    )
+
+
 def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: int, state: int) -> dict[str, int]:
     """Bytes that stay on a rank, from bytes a parameter: `state` is the optimizer's, with a master copy."""
     ranks = {"dense": layout.shards, "experts": layout.shards // layout.expert}
@@ -232,132 +301,6 @@ def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: i
 
 
 # --8<-- [end:weights]
-
-
-# --8<-- [start:activations]
-# Without sequence parallelism each tensor rank saves all of these.
-WHOLE = ("norms", "qkv_input", "mlp_input", "input", "masks")
-GATHERED = ("qkv_input", "mlp_input")  # Tensor ranks gather these before they multiply.
-
-
-@singledispatch
-def layer_activation_bytes(
-    shape: Model,
-    layout: Layout,
-    seq_len: int,
-    batch: int = 1,
-    checkpointing: str = "none",
-    regathers: bool = False,
-    width: int = 2,
-) -> int:
-    """Bytes that one layer keeps on a rank of one micro-batch of `batch` sequences, attention fused.
-
-    Tensor parallelism splits what lies between a column-cut and a row-cut matrix. Sequence parallelism splits the rest,
-    but for the gathered inputs of matrices: autograd keeps these whole (DTensor), unless they are gathered again in the
-    backward pass (`regathers`: Megatron-LM). Of a gated MLP the gate, the activated gate, what it multiplies and their
-    product are kept; a fused kernel computes the second again (megatron/core/fusions/fused_bias_swiglu.py at d98e8a6).
-    """
-    tokens = seq_len // layout.context
-    return sharded_layer_bytes(
-        shape, layout.tensor, layout.sequence, layout.fused_gate, tokens, batch, checkpointing, regathers, width
-    )
-
-
-def tensor_shard(shape: Model, tensor: int) -> Model:
-    """The layer that one tensor rank has: its share of the heads and of the MLP's inner features."""
-    return replace(
-        shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
-    )
-
-
-@cache  # asked for each rank of each layout with these degrees
-def sharded_layer_bytes(
-    shape: Model,
-    t: int,
-    sequence: bool,
-    fused_gate: bool,
-    tokens: int,
-    batch: int,
-    checkpointing: str,
-    regathers: bool,
-    width: int,
-) -> int:
-    own = tensor_shard(shape, t)
-    kept = layer_bytes(own, tokens, batch, width, True, checkpointing)
-    if fused_gate and shape.gated and "mlp" in kept:
-        kept["mlp"] -= width * batch * tokens * own.d_ff * own.active_experts
-    if not sequence:
-        return sum(kept.values())
-    split = {line for line in WHOLE if line not in GATHERED or regathers}
-    return sum(size // t if line in split else size for line, size in kept.items())
-
-
-@singledispatch
-def layer_backward_bytes(
-    shape: Model,
-    layout: Layout,
-    seq_len: int,
-    batch: int = 1,
-    checkpointing: str = "none",
-    regathers: bool = False,
-    width: int = 2,
-) -> int:
-    """Bytes that one layer takes while it goes backward, beside what it kept: what is computed again, the gradients of
-    three tensors of inner features, and of its result.
-    """
-    own = layer_activation_bytes(shape, layout, seq_len, batch, "none", regathers, width)
-    under = layer_activation_bytes(shape, layout, seq_len, batch, checkpointing, regathers, width)
-    features: int = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
-    again = own - under if checkpointing != "none" else 0
-    return again + width * (batch * seq_len // layout.context) * features
-
-
-def layer_forward_bytes(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
-    """Bytes that one layer takes at most in a forward pass of which only its input is kept.
-
-    That is in its MLP: the normed input, which tensor ranks have whole, beside the inner features of each first matrix
-    and what is made of them, or beside one of these and the result, of which each rank has a part of the sum.
-    """
-    tokens = batch * seq_len // layout.context
-    inner: int = shape.d_ff * shape.active_experts // layout.tensor
-    d: int = shape.d_model
-    return width * tokens * (d + max((3 if shape.gated else 2) * inner, inner + d))
-
-
-@singledispatch
-def kv_features(shape: Model, tensor: int) -> int:
-    """Numbers of a token's keys and values on a tensor rank, of the layer with most."""
-    return int(2 * max(1, shape.kv_heads // tensor) * shape.head_dim)
-
-
-def context_kv_bytes(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
-    """Bytes of other ranks' keys and values that a context rank has while one layer goes backward, and their gradients.
-
-    Gathered, those of all other ranks; in a ring, those that are there and those that arrive.
-    """
-    own = width * batch * (seq_len // layout.context) * kv_features(shape, layout.tensor)
-    return own * (4 if layout.ring else 2 * (layout.context - 1))
-
-
-def rank_activation_bytes(
-    shape: Model,
-    layout: Layout,
-    rank: int,
-    seq_len: int,
-    batch: int = 1,
-    checkpointing: str = "none",
-    regathers: bool = False,
-    width: int = 2,
-) -> int:
-    """Bytes that all layers of a pipeline rank keep when most of its micro-batches are in flight."""
-    kept = 0
-    for kind, number in rank_kinds(shape, layout, rank).items():
-        each = layer_activation_bytes(kind, layout, seq_len, batch, checkpointing, regathers, width)
-        kept += ceil(in_flight(layout, rank) * number / layout.virtual) * each
-    return kept
-
-
-# --8<-- [end:activations]
 
 
 # --8<-- [start:sent]
@@ -373,9 +316,7 @@ class Sent(NamedTuple):
 
 
 @singledispatch
-def layer_sent_bytes(
-    shape: Model, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int
-) -> dict[str, float]:
+def layer_sent_bytes(shape: Model, layout: Layout, tokens: int, checkpointing: str, width: int) -> dict[str, float]:
     """Bytes that a GPU sends for one layer and micro-batch of so many tokens, which it has of its context's rank.
 
     Of experts, tensor ranks gather the copies of tokens that came to them, k of each token, so that each of them
@@ -384,7 +325,7 @@ def layer_sent_bytes(
     """
     row, copies = width * tokens * shape.d_model, shape.active_experts if shape.experts > 1 else 0
     pairs = 2 * width * tokens * max(1, shape.kv_heads // layout.tensor) * shape.head_dim
-    return sent_by_parts(layout, row, row * (copies or 1), pairs, row * copies, checkpointing, regathers)
+    return sent_by_parts(layout, row, row * (copies or 1), pairs, row * copies, checkpointing)
 
 
 def sent_by_parts(
@@ -394,7 +335,6 @@ def sent_by_parts(
     pairs: float,
     routed: float,
     checkpointing: str,
-    regathers: bool,
     scattered: float | None = None,
 ) -> dict[str, float]:
     """The same from bytes of a rank's tokens: what the mixer gathers before it (and scatters behind it, if that is not
@@ -402,9 +342,9 @@ def sent_by_parts(
     """
     t, c, e, again = layout.tensor, layout.context, layout.expert, checkpointing == "full"
     # forward and backward each gather and scatter; what is computed again stops before its last reduce-scatter
-    more = 1 if regathers and layout.sequence else 0
+    more = 1 if layout.habits.regathers and layout.sequence else 0
     half = (mixer + (mixer if scattered is None else scattered)) / 2
-    repeated = half + mlp * (1 if layout.recomputes_whole_layers else 0.5) if again else 0
+    repeated = half + mlp * (1 if layout.habits.recomputes_whole_layers else 0.5) if again else 0
     rounds = (half + mlp) * 2 + repeated + more * (mixer + mlp) / 2
     found = {"tensor": rounds * ring_bytes(1.0, t, "allreduce") if t > 1 else 0.0}
     found["context"] = (3 + again) * ring_bytes(pairs * c, c, "allgather") if c > 1 else 0.0
@@ -420,7 +360,6 @@ def sent(
     seq_len: int,
     batch: int = 1,
     checkpointing: str = "none",
-    regathers: bool = False,
     width: int = 2,
     reduced_width: int = 4,
 ) -> Sent:
@@ -438,7 +377,7 @@ def sent(
     features = width * tokens * shape.d_model
     within = dict.fromkeys(("tensor", "context", "expert"), 0.0)
     for kind, number in rank_kinds(shape, layout, rank).items():
-        each = layer_sent_bytes(kind, layout, tokens, checkpointing, regathers, width)
+        each = layer_sent_bytes(kind, layout, tokens, checkpointing, width)
         within = {name: size + m * number * each[name] for name, size in within.items()}
 
     # each stage sends a result on and a gradient back, but for the first stage of all, and the last
@@ -476,11 +415,6 @@ def replica_bytes(numbers: int, ranks: int, layout: Layout, reduced_width: int) 
 
 
 # --8<-- [start:rank]
-# Bytes of a logit when its loss goes backward over split logits: what log-softmax kept, the targets' gradient, its sum
-# with the probabilities, and the product, in float32 each (torch/distributed/tensor/parallel/loss.py, PyTorch 2.13).
-LOSS_PARALLEL = 16
-
-
 def once_a_step(layout: Layout) -> Layout:
     """The layout by how often ZeRO sends: of stage 3 a pipeline gathers and reduces once a step, as stage 1 does.
 
@@ -488,73 +422,6 @@ def once_a_step(layout: Layout) -> Layout:
     torchtitan/parallelisms/parallelize_llama.py at 9dec370, and Llama 3 (section 3.3.2).
     """
     return layout._replace(zero=1) if layout.zero == 3 and layout.pipeline > 1 else layout
-
-
-def rank_bytes(
-    shape: Model,
-    layout: Layout,
-    rank: int,
-    seq_len: int,
-    batch: int = 1,
-    recipe: str = "bf16_master",
-    checkpointing: str = "none",
-    regathers: bool = False,
-    gradient_width: int | None = None,
-    frees: bool = False,
-) -> dict[str, int]:
-    """Bytes that a pipeline rank holds when it holds most, by line.
-
-    That is when the loss goes backward, or the last layer, or when all gradients are there and activations are gone, or
-    when these are cast to float32 for master weights.
-
-    With ZeRO 3 layers are gathered one by one, one in use and one on its way, embedding and head for the whole step;
-    in a pipeline all of them, and their gradients are added up whole in float32. `boundaries` are a pipeline's buffers:
-    PyTorch's stages hold one for each micro-batch's input and gradient, and what went on to the next stage. Those that
-    free them hold what is being received and sent: Megatron-LM (`deallocate_pipeline_outputs`), Llama 3 (section
-    3.3.2). Gradients are as wide as the recipe says, or `gradient_width` bytes; with ZeRO 2 those of a layer are whole
-    until they are reduced.
-    """
-    each, held = RECIPES[recipe], rank_parameters(shape, layout, rank)
-    width, numbers, last = 4 if recipe == "fp32" else 2, sum(held.values()), rank == layout.pipeline - 1
-    wide = gradient_width or each.gradients
-    lines = state_bytes(held, layout, each.weights, wide, each.master + each.optimizer)
-    layers = sum(rank_layers(shape.layers, layout, rank))
-    ends = ceil(shape.vocab / layout.tensor) * shape.d_model * ((rank == 0) + (last and not shape.tied))
-    if once_a_step(layout) != layout:
-        lines |= {"gathered": width * numbers, "gradients": 4 * numbers}
-    elif layout.zero == 3 and layout.shards > 1:
-        layer = (numbers - ends) // max(1, layers)
-        lines |= {"gathered": width * (ends + 2 * layer), "reduced": width * (ends + layer)}
-    elif layout.zero == 2 and layout.shards > 1:
-        lines |= {"reduced": wide * (ends + (numbers - ends) // max(1, layers))}
-    elif recipe[:8] == "autocast":
-        lines |= {"gathered": width * numbers}  # Autocast casts the matrices.
-
-    tokens, t = batch * seq_len // layout.context, layout.tensor
-    kept = rank_activation_bytes(shape, layout, rank, seq_len, batch, checkpointing, regathers, width)
-    row = width * tokens * shape.d_model
-    if layout.pipeline > 1:
-        part, chunks = row // t if layout.sequence else row, layout.micro_batches * layout.virtual
-        alive = in_flight(layout, rank)  # Their inputs are among the activations.
-        held_now = (rank > 0) + (not last) if frees else (rank > 0) * (chunks - alive) + (not last) * chunks + alive
-        lines["boundaries"] = part * held_now
-    size = seq_len, batch, checkpointing, regathers, width
-    layer_now = max((layer_backward_bytes(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
-    if layout.context > 1:
-        layer_now += context_kv_bytes(shape, layout, seq_len, batch, width)
-    wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
-    logits = wide_logits + row if last else 0
-    cast = state_bytes(held, layout, 0, each.master or wide, 0)
-    # Gradients of an earlier micro-batch stay. With a single one they arrive while saved activations are freed.
-    before = {} if layout.micro_batches > 1 else {"gradients": 0}
-    beside = {"activations": kept, "batch": 16 * tokens} | before
-    moments = [
-        lines | beside | {"logits": logits, "reduced": 0},
-        lines | beside | {"layer": layer_now},
-        lines | {"activations": 0, "batch": 16 * tokens} | ({} if layout.zero == 3 else {"gathered": 0}),
-        lines | {"activations": 0, "batch": 16 * tokens, "gathered": 0, "reduced": 0, "gradients": cast["gradients"]},
-    ]
-    return max(moments, key=lambda held: sum(held.values()))
 
 
 def fullest(held: Sequence[Mapping[str, int]]) -> int:
@@ -625,8 +492,10 @@ def rank_flops(
     """FLOPs of the layers of a pipeline rank, and on the last one of the head."""
     forward = forward_flops(shape, seq_len, batch, causal)
     back = backward_flops(shape, seq_len, batch, causal)
-    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=not layout.recomputes_whole_layers)
-    share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
+    again = recompute_flops(
+        shape, seq_len, batch, causal, checkpointing, early_stop=not layout.habits.recomputes_whole_layers
+    )
+    share = sum(rank_layers(shape, layout, rank)) / shape.layers
     ends = rank == layout.pipeline - 1
     first, *behind = (share * (sum(of.values()) - of["head"]) + ends * of["head"] for of in (forward, back, again))
     scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
@@ -661,7 +530,6 @@ def step_seconds(
     batch: int = 1,
     checkpointing: str = "none",
     causal: bool = True,
-    regathers: bool = False,
     attention_flop_per_second: float | None = None,
     computed: Callable[[int], Mapping[str, float]] | None = None,
     hides_tensor: bool = False,
@@ -676,13 +544,13 @@ def step_seconds(
     """
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
-    for rank in distinct_ranks(shape, layout.pipeline, layout.virtual, layout.ends_are_layers):
+    for rank in distinct_ranks(shape, layout):
         flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
         work = layout.micro_batches * (flops.total + slower * flops.attention)
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
         own = dict(computed(rank)) if computed else at_one_rate
         update = {line: own.pop(line) for line in ("update",) if line in own}
-        each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
+        each = sent(shape, layout, rank, seq_len, batch, checkpointing)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         if layout.ring:
             scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])

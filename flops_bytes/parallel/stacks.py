@@ -17,8 +17,6 @@ from functools import cache
 from math import ceil, gcd
 from typing import Any
 
-from flops_bytes.memory.layers import FAMILIES
-from flops_bytes.memory.step import LayerMemory, StepConfig, layer_memory
 from flops_bytes.model.stack import (
     Attention,
     Experts,
@@ -111,8 +109,7 @@ def _(shape: Split, layout: Layout, rank: int) -> list[dict[Any, int]]:
     order = in_order(shape.stack)
     alone = {layer: replace(shape, stack=replace(shape.stack, layers=((layer, 1),))) for layer, _ in shape.stack.layers}
     found = []
-    stages = parallel.stage_indices(shape.layers, layout.pipeline * layout.virtual, layout.ends_are_layers)
-    for stage in stages[rank :: layout.pipeline]:
+    for stage in parallel.stage_indices(shape, layout)[rank :: layout.pipeline]:
         layers = Counter(order[at] for at in stage)
         found.append({alone[layer]: times for layer, times in layers.items()})
     return found
@@ -143,6 +140,14 @@ def layer_parameters(shape: Split, tensor: int, expert: int) -> tuple[int, int]:
     return ceil(experts / tensor / expert), whole + ceil((total - experts - whole) / tensor)
 
 
+@parallel.head_layers.register
+def _(shape: Split) -> float:
+    """Of how many layers the matrices have as many numbers as the head's."""
+    counts = parameters(shape.stack)
+    ends = sum(counts.get(part, 0) for part in ("embedding", "head", "positions", "norms"))
+    return float(shape.vocab * shape.d_model * shape.layers / (sum(counts.values()) - ends))
+
+
 @parallel.rank_parameters.register
 def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
     d, t, p = shape.d_model, layout.tensor, layout.pipeline
@@ -159,25 +164,7 @@ def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
 # --8<-- [end:weights]
 
 
-# --8<-- [start:activations]
-def shard_memory(shape: Split, layout: Layout, seq_len: int, batch: int, checkpointing: str) -> LayerMemory:
-    """Its layer forward and backward, of a context rank's tokens, with the experts of an expert rank."""
-    tokens, several = seq_len // layout.context, layout.micro_batches > 1
-    return cached_shard_memory(shape, layout.tensor, layout.expert, tokens, batch, checkpointing, several)
-
-
-@cache  # asked for each rank of each layout with these degrees
-def cached_shard_memory(
-    shape: Split, tensor: int, expert: int, tokens: int, batch: int, checkpointing: str, several: bool
-) -> LayerMemory:
-    layer = shape.one()
-    layer = replace(layer, mixer=layer.mixer.with_shared_heads(tensor))
-    if isinstance(layer.mlp, Experts):
-        layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // expert))
-    config = StepConfig(tokens, batch, "bf16", True, checkpointing, accumulated=several)
-    return layer_memory(shape.d_model, layer, FAMILIES[shape.kind], config)
-
-
+# --8<-- [start:sent]
 def gathered_features(layer: Layer, d: int) -> tuple[int, int]:
     """Features of a token that tensor ranks gather before the mixer and before the MLP."""
     mixer, mlp = layer.mixer, layer.mlp
@@ -189,36 +176,6 @@ def gathered_features(layer: Layer, d: int) -> tuple[int, int]:
     return before, mlp.active * d + (d if mlp.shared_d_ff else 0)
 
 
-@parallel.layer_activation_bytes.register
-def _(
-    shape: Split,
-    layout: Layout,
-    seq_len: int,
-    batch: int = 1,
-    checkpointing: str = "none",
-    regathers: bool = False,
-    width: int = 2,
-) -> int:
-    """Tensor ranks divide all but what they gather, which is whole, unless it is gathered again; copies of tokens for
-    experts are not.
-    """
-    kept, t = shard_memory(shape, layout, seq_len, batch, checkpointing).saved_for_backward.total, layout.tensor
-    if layout.fused_gate and checkpointing == "none":
-        kept -= width * batch * seq_len // layout.context * shape.one().mlp.active_d_ff()
-    if t == 1 or checkpointing == "full":
-        return kept // t
-    mixer, mlp = gathered_features(shape.one(), shape.d_model)
-    if regathers:
-        mixer, mlp = 0, mlp - shape.d_model
-    whole = width * batch * seq_len // layout.context * (mixer + mlp)
-    return (kept - whole) // t + whole
-
-
-@parallel.kv_features.register
-def _(shape: Split, tensor: int) -> int:
-    return max(mixer_kv_features(layer.mixer.with_shared_heads(tensor), tensor) for layer, _ in shape.stack.layers)
-
-
 def mixer_kv_features(mixer: object, tensor: int) -> int:
     """Of a mixer whose heads are a tensor rank's; latents are expanded to keys and values of its heads."""
     if isinstance(mixer, LatentAttention):
@@ -227,34 +184,14 @@ def mixer_kv_features(mixer: object, tensor: int) -> int:
     return 2 * mixer.kv_heads // tensor * mixer.head_dim
 
 
-@parallel.layer_backward_bytes.register
-def _(
-    shape: Split,
-    layout: Layout,
-    seq_len: int,
-    batch: int = 1,
-    checkpointing: str = "none",
-    regathers: bool = False,
-    width: int = 2,
-) -> int:
-    """What the layer's tape has at most backward, beside what was kept and gradients that it leaves."""
-    found = shard_memory(shape, layout, seq_len, batch, checkpointing)
-    left = 0 if layout.micro_batches > 1 else found.gradients
-    return max(0, found.backward[""].total - found.saved_for_backward.total - left) // layout.tensor
-
-
-# --8<-- [end:activations]
-
-
-# --8<-- [start:sent]
 @parallel.layer_sent_bytes.register
-def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int) -> dict[str, float]:
+def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, width: int) -> dict[str, float]:
     layer, t, row = shape.one(), layout.tensor, width * tokens
     mixer, mlp = gathered_features(layer, shape.d_model)
     own = mixer_kv_features(layer.mixer.with_shared_heads(t), t)
     routed = layer.mlp.active * shape.d_model if isinstance(layer.mlp, Experts) else 0
     return parallel.sent_by_parts(
-        layout, row * mixer, row * mlp, row * own, row * routed, checkpointing, regathers, row * shape.d_model
+        layout, row * mixer, row * mlp, row * own, row * routed, checkpointing, row * shape.d_model
     )
 
 

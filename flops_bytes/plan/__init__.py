@@ -108,18 +108,12 @@ def with_verdict(answer: dict[str, Any], told: Mapping[str, Any]) -> dict[str, A
     """An answer about a layout or GRPO, of which none is known to be published, judged as what it trains."""
     known = {name: value for name, value in told.items() if name in OPTIONS and name not in ("task", "global_batch")}
     verdicts = judge_fit(read_options(known), answer["memory_bytes"]["total"], answer["gpu_bytes"])
-    return answer | verdicts | {"kind": "", "assumed": {}}
+    judged = answer | verdicts | {"kind": "", "assumed": {}}
+    return judged | judge_meters(judged, answer["meters"]) if answer.get("meters") else judged
 
 
-# What makes a rank of a layout hold less, in order of its cost: the first two change no result and send nothing.
-REMEDIES: tuple[tuple[str, str], ...] = (
-    ("boundaries", "freed"),
-    ("gate", "fused"),
-    ("regather", "yes"),
-    ("zero", "1"),
-    ("zero", "3"),
-)
-REMEDIES += (("checkpointing", "full"),)
+# What makes a rank of a layout hold less, in order of its cost.
+REMEDIES = (("zero", "1"), ("zero", "3"), ("checkpointing", "full"))
 
 
 def remedies(

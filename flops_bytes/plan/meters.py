@@ -253,17 +253,30 @@ def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[s
 
     Raises ValueError as the planner does, and for a kind whose steps are not derived.
     """
-    settings, outside = settings_of(a), outside_bytes(a)
+    lengths = lengths_of(a)
+    return meters_of(runs_of(a, model, lengths), a, card_bytes, DRAWS if lengths else 0)
+
+
+def meters_of(
+    runs: Sequence[Steps],
+    a: Mapping[str, Any],
+    card_bytes: float,
+    draws: int = 0,
+    tensor: int = 1,
+    pipeline: int = 1,
+    expert: int = 1,
+) -> dict[str, Any]:
+    """The same of runs of which nobody knows which it will be, so many of them drawn, on GPUs of so many tensor,
+    pipeline and expert ranks."""
+    settings, outside = settings_of(a), outside_bytes(a, tensor, pipeline, expert)
     capacity_bytes = int(card_bytes) - outside
-    runs = runs_of(a, model, lengths_of(a))
-    in_ways = read_steps if len(runs) == 1 else one_way  # which differ less than draws do
+    in_ways = one_way if draws else read_steps  # which differ less than draws do
     found = worst_of([in_ways(run, settings, capacity_bytes) for run in runs])
     low, high = found.reserved_bytes
-    draws = len(runs) if len(runs) > 1 else 0
     answer = found._asdict() | {
         "draws": draws,
         "smi_bytes": (low + outside, high + outside),
-        "outside": lines_outside(a),
+        "outside": lines_outside(a, tensor, pipeline, expert),
     }
     if settings.expandable_segments or settings.max_split_size_bytes:
         return answer | {"expandable": None}

@@ -24,7 +24,7 @@ def outside_bytes(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expe
     return middle_bytes(asked_lines(a, tensor, pipeline, expert))
 
 
-def lines_outside(a: Mapping[str, Any]) -> list[dict[str, Any]]:
+def lines_outside(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> list[dict[str, Any]]:
     """The same line by line, with what each rests on."""
     if a["allowance"] is not None:
         return [{"line": "allowance", "bytes": (a["allowance"], a["allowance"]), "source": "asked", "assumed_of": ""}]
@@ -35,7 +35,7 @@ def lines_outside(a: Mapping[str, Any]) -> list[dict[str, Any]]:
             "source": SOURCES[line.rests_on],
             "assumed_of": line.assumed_of,
         }
-        for line in asked_lines(a)
+        for line in asked_lines(a, tensor, pipeline, expert)
     ]
 
 

@@ -1,32 +1,32 @@
 """The planner for layouts: tensor, context, pipeline and expert parallelism beside ZeRO. The command alone answers it.
 
-Bytes and waits are those of flops_bytes.parallel.layouts. Two assumptions make seconds of them: collectives reach
-LINK_EFFICIENCY of their link, and a rank computes at published rates of kernels, as flops_bytes.time.layouts has it.
-Where no rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not
-given, the middle of what published steps without such parallelism reached.
+Bytes are those of flops_bytes.parallel.ranks, waits those of flops_bytes.parallel.layouts. Two assumptions make seconds
+of these: collectives reach LINK_EFFICIENCY of their link, and a rank computes at published rates of kernels, as
+flops_bytes.time.layouts has it. Where no rates are known, or with `--matmul-share`, its matmuls reach a share of the
+peak while nothing waits: if not given, the middle of what published steps without such parallelism reached.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
+from flops_bytes.memory.first_steps import Steps
 from flops_bytes.model.shapes import quoted
 from flops_bytes.model.stack import Attention
 from flops_bytes.parallel.layouts import (
     SCHEDULES,
+    TRAINERS,
     Layout,
     Model,
     Sent,
     bubble,
     distinct_ranks,
-    fullest,
     in_flight,
     left_out,
     model_flops,
     once_a_step,
     possible_layouts,
     powers_of_two,
-    rank_bytes,
     rank_layers,
     rank_parameters,
     rates,
@@ -35,6 +35,9 @@ from flops_bytes.parallel.layouts import (
     step_seconds,
     totals,
 )
+from flops_bytes.parallel.rank_steps import lines_at_peak
+from flops_bytes.parallel.ranks import RankStep, held_bytes, steps_of_rank
+from flops_bytes.plan.meters import meters_of, workspace_bytes
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
@@ -53,7 +56,7 @@ from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS
 from flops_bytes.time.layouts import FLOAT8, has_rates, rank_seconds, slowdowns, slowed
 
 PARALLEL = {
-    "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
+    "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix"),
     "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
     "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
@@ -62,24 +65,16 @@ PARALLEL = {
         ("all-gather", "ring"), "all-gather", "keys and values of --cp; ring: they go around while attention computes"
     ),
     "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved and zero-bubble: with --virtual-stages of a GPU"),
+    "sequence": Option(("yes", "no"), "yes", "between matrices --tp shares the tokens: sequence parallelism"),
+    "trainer": Option(
+        tuple(TRAINERS), "torchtitan", "whose modules and habits: what a rank keeps, gathers again, and hands over"
+    ),
     "stages": Option(
-        ("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"
+        "text", None, "layers of a stage, if not by the trainer's habit: with-ends, even, by-weight, or such as 16,12"
     ),
-    "regather": Option(
-        ("no", "yes"), "no", "what --tp gathers is gathered again backward, as in Megatron-LM, not kept"
+    "rank": Option(
+        "rank", None, "of the pipeline, from 0, whose bytes are shown; if not given, the one that holds most"
     ),
-    "boundaries": Option(
-        ("kept", "freed"), "kept", "what stages hand over: kept for a step, as by PyTorch; freed, as by Megatron-LM"
-    ),
-    "gate": Option(
-        ("composed", "fused"),
-        "composed",
-        "a gated MLP's activation and product; fused: as Megatron-LM's, it keeps less",
-    ),
-    "again": Option(
-        ("needed", "all"), "needed", "what --checkpointing full repeats: up to the last need; all, as by Megatron-LM"
-    ),
-    "summed_in": Option(("recipe", "fp32"), "recipe", "gradients of a step's micro-batches are summed in that type"),
     "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
     "virtual_stages": Option("count", None, "of a GPU; if not given, 2 with --schedule interleaved, else 1"),
     "overlap_tp": Option(
@@ -97,19 +92,19 @@ DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 FLAG_OF_WORD = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
     "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "tokens": "context",
-    "zero": "zero",
+    "zero": "zero", "stages": "stages",
 }  # fmt: skip
 ACCEPTED: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 ACCEPTED += ("allowance", "price")
 ACCEPTED += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
-ACCEPTED += ("checkpointing", "tokens", "days", "pairs")
+ACCEPTED += ("checkpointing", "loss", "alloc_conf", "tokens", "days", "pairs")
 SHARED_FIELDS = (
-    "ends_are_layers",
-    "fused_gate",
-    "recomputes_whole_layers",
+    "sequence",
+    "trainer",
+    "stages",
     "ring",
     "replicas",
-)  # of a layout that was asked for, of which a list tries no others
+)  # of a layout that was asked for; a list tries no others
 COMPUTED = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
@@ -141,12 +136,19 @@ class LayoutQuestion(NamedTuple):
     rates_card: str  # whose published rates are asked, or nothing
 
 
+SHARES = ("with-ends", "even", "by-weight")
 READ_AS = {"count": "accumulation", "share": "mfu"}  # options of the planner's of the same kind
 
 
 def read_own(name: str, value: Any) -> Any:
     """An option of PARALLEL as it is planned with. Raises ValueError with the mend."""
     kind, flag = PARALLEL[name].kind, f"--{name.replace('_', '-')}"
+    if kind == "text":
+        return read_stages(str(value))
+    if kind == "rank":
+        if not str(value).isdigit():
+            raise ValueError(f"--rank: {quoted(value)} is no rank; give a whole number from 0")
+        return int(value)
     if isinstance(kind, tuple):
         if value not in kind:
             raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
@@ -155,6 +157,16 @@ def read_own(name: str, value: Any) -> Any:
         return read_option(READ_AS[kind], value)
     except ValueError as error:
         raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
+
+
+def read_stages(text: str) -> str | tuple[int, ...]:
+    """A way to share layers out, or how many each stage has. Raises ValueError with the mend."""
+    if text in SHARES:
+        return text
+    numbers = text.split(",")
+    if all(number.strip().isdigit() for number in numbers):
+        return tuple(int(number) for number in numbers)
+    raise ValueError(f"--stages: {quoted(text)} is not known; choose {', '.join(SHARES)}, or give layers such as 16,12")
 
 
 def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: Reader = read_shape) -> LayoutQuestion:
@@ -185,9 +197,8 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
-    a |= {"regathers": layout_options["regather"] == "yes", "frees": layout_options["boundaries"] == "freed"}
-    a["layouts"] = layout_options["layouts"]
-    a["gradient_width"] = 4 if layout_options["summed_in"] == "fp32" else None
+    a |= {"layouts": layout_options["layouts"], "rank": layout_options["rank"]}
+    refuse_loss(a["loss"], layout_options["trainer"], layout_options["tp"])
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
     node_bytes_per_second, network_bytes_per_second = link_bandwidths(a)
@@ -204,6 +215,13 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
         network_bytes_per_second,
         rates_card,
     )
+
+
+def refuse_loss(loss: str, trainer: str, tensor: int) -> None:
+    """Raises ValueError for a loss that the trainer's modules are not derived with."""
+    known = ["plain"] + ["compiled"] * (trainer == "megatron-lm" or (trainer == "torchtitan" and tensor == 1))
+    if loss not in known:
+        raise ValueError(f"--loss: {loss} is not derived with {trainer} and --tp {tensor}; choose {', '.join(known)}")
 
 
 def model_to_split(model: ReadModel, a: Mapping[str, Any]) -> Model:
@@ -255,9 +273,9 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
         schedule=layout_options["schedule"],
         micro_batches=micro_batches,
         virtual=virtual_stages,
-        ends_are_layers=layout_options["stages"] != "even",
-        fused_gate=layout_options["gate"] == "fused",
-        recomputes_whole_layers=layout_options["again"] == "all",
+        sequence=layout_options["sequence"] == "yes",
+        trainer=layout_options["trainer"],
+        stages=layout_options["stages"] or "",
         ring=layout_options["cp_by"] == "ring",
         replicas=layout_options["replicas"],
     )
@@ -291,12 +309,12 @@ def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
 class LayoutCosts(NamedTuple):
     """What one layout holds and takes."""
 
-    bytes_by_rank: list[dict[str, int]]  # of each pipeline rank; of a list's layouts, of each that differs
+    rank_bytes: list[int]  # of each pipeline rank; of a list's layouts, of each that differs
     seconds: dict[str, float]  # of a step, by line
 
     @property
     def needs_bytes(self) -> int:
-        return max(sum(lines.values()) for lines in self.bytes_by_rank)
+        return max(self.rank_bytes)
 
     @property
     def step_seconds(self) -> float:
@@ -310,31 +328,52 @@ class LayoutCosts(NamedTuple):
         return line if seconds_beside[line] else "matmuls"
 
 
-def bytes_of_ranks(
-    question: LayoutQuestion, layout: Layout, checkpointing: str, ranks: Iterable[int]
-) -> Iterator[dict[str, int]]:
-    """Bytes of pipeline ranks of a layout that can be, by line."""
+def rank_step(question: LayoutQuestion, checkpointing: str) -> RankStep:
     a = question.a
-    for rank in ranks:
-        lines = rank_bytes(
-            question.shape,
-            layout,
-            rank,
-            a["context"],
-            a["micro_batch"],
-            question.recipe,
-            checkpointing,
-            a["regathers"],
-            a["gradient_width"],
-            a["frees"],
-        )
-        yield lines | {"allowance": outside_bytes(a, layout.tensor, layout.pipeline, layout.expert)}
+    return RankStep(
+        a["context"], a["micro_batch"], question.recipe, checkpointing, a["loss"], workspace_bytes(a["gpu"])
+    )
+
+
+def bytes_of_ranks(question: LayoutQuestion, layout: Layout, checkpointing: str, ranks: Iterable[int]) -> Iterator[int]:
+    """Bytes of pipeline ranks of a layout that can be."""
+    beside = outside_bytes(question.a, layout.tensor, layout.pipeline, layout.expert)
+    step = rank_step(question, checkpointing)
+    return (held_bytes(question.shape, layout, rank, step) + beside for rank in ranks)
 
 
 def evaluate_layout(question: LayoutQuestion, layout: Layout, checkpointing: str) -> LayoutCosts:
     """Of a layout that can be."""
-    bytes_by_rank = [*bytes_of_ranks(question, layout, checkpointing, range(layout.pipeline))]
-    return LayoutCosts(bytes_by_rank, seconds_by_line(question, layout, checkpointing))
+    rank_bytes = [*bytes_of_ranks(question, layout, checkpointing, range(layout.pipeline))]
+    return LayoutCosts(rank_bytes, seconds_by_line(question, layout, checkpointing))
+
+
+def shown_rank(question: LayoutQuestion, costs: LayoutCosts) -> int:
+    """The one that is asked for, else the one that holds most. Raises ValueError with the mend."""
+    asked, ranks = question.a["rank"], len(costs.rank_bytes)
+    if asked is None:
+        return max(range(ranks), key=lambda rank: costs.rank_bytes[rank])
+    if asked >= ranks:
+        raise ValueError(f"--rank: of {ranks} in line there is no {asked}; give 0 to {ranks - 1}")
+    return int(asked)
+
+
+def steps_in_ways(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[Steps]:
+    """A rank's first steps: with what it sends given back at once, and where that may be, when a pass has ended."""
+    step = rank_step(question, checkpointing)
+    yield steps_of_rank(question.shape, layout, rank, step)
+    if layout.habits.lags and layout.tensor > 1:
+        yield steps_of_rank(question.shape, layout, rank, step, lags=True)
+
+
+def held_by_rank(
+    question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int, meters: bool
+) -> tuple[dict[str, int], dict[str, Any] | None]:
+    """Bytes of a rank by line, when it holds most, and what three meters will show of it."""
+    degrees = layout.tensor, layout.pipeline, layout.expert
+    at_once, *others = steps_in_ways(question, layout, checkpointing, rank)
+    lines = lines_at_peak(at_once) | {"allowance": outside_bytes(question.a, *degrees)}
+    return lines, meters_of([at_once, *others], question.a, question.memory_bytes, 0, *degrees) if meters else None
 
 
 def seconds_by_line(
@@ -358,7 +397,6 @@ def seconds_by_line(
         rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"]),
         a["micro_batch"],
         checkpointing,
-        regathers=a["regathers"],
         attention_flop_per_second=attention_share and attention_share * question.peak_flop_per_second,
         computed=computed if rates_card else None,
         hides_tensor=a["hides"],
@@ -388,6 +426,7 @@ def layout_flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
         "virtual_stages": layout.virtual,
         "micro_batches": layout.micro_batches,
         "checkpointing": checkpointing,
+        "trainer": layout.trainer,
     }
 
 
@@ -434,7 +473,7 @@ def stages_to_try(question: LayoutQuestion, schedule: str, layout: Layout) -> li
     asked_stages = question.layout.virtual if "virtual_stages" in question.a["given"] else 0
     if schedule in ("gpipe", "1f1b"):
         return [1]
-    most_stages = (question.shape.layers + 2 * question.layout.ends_are_layers) // layout.pipeline
+    most_stages = (question.shape.layers + 2 * (question.layout.shares == "with-ends")) // layout.pipeline
     if asked_stages:
         return [asked_stages]
     return [stages for stages in powers_of_two(most_stages) if stages > 1 or schedule == "zero-bubble"]
@@ -444,34 +483,57 @@ def fastest_layouts(question: LayoutQuestion) -> list[tuple[Layout, str, LayoutC
     """Of each combination of degrees the fastest candidate that fits, the fastest first; of two as fast, the one that
     holds less.
     """
-    fastest: dict[tuple[int, ...], tuple[Layout, str, LayoutCosts]] = {}
-    tried = 0
+    by_degrees: dict[tuple[int, ...], list[tuple[float, Layout, str]]] = {}
+    seconds: dict[tuple[Layout, str], dict[str, float]] = {}
     for layout, checkpointing in candidate_layouts(question):
-        ranks = distinct_ranks(question.shape, layout.pipeline, layout.virtual, layout.ends_are_layers)
-        rank_lines = bytes_of_ranks(question, layout, checkpointing, ranks)
-        bytes_by_rank = [*takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, rank_lines)]
-        tried += len(bytes_by_rank) + 1
-        refuse_too_many(tried)
-        if len(bytes_by_rank) < len(ranks):
-            continue
-        tried += len(ranks)
-        candidate = layout, checkpointing, LayoutCosts(bytes_by_rank, seconds_by_line(question, layout, checkpointing))
+        seconds[layout, checkpointing] = seconds_by_line(question, layout, checkpointing)
         degrees = tuple(getattr(layout, name) for name in DEGREES.values())
-        fastest[degrees] = min(fastest.get(degrees, candidate), candidate, key=by_speed)
-    return sorted(fastest.values(), key=by_speed)
+        step_seconds = sum(seconds[layout, checkpointing].values())
+        by_degrees.setdefault(degrees, []).append((step_seconds, layout, checkpointing))
+        refuse_too_many(len(seconds))
+    fastest = []
+    for candidates in by_degrees.values():
+        for _, alike in groupby(sorted(candidates, key=lambda each: each[0]), key=lambda each: each[0]):
+            costs = [
+                (layout, checkpointing, LayoutCosts(sizes, seconds[layout, checkpointing]))
+                for _, layout, checkpointing in alike
+                if (sizes := sizes_that_fit(question, layout, checkpointing))
+            ]
+            if costs:
+                fastest.append(min(costs, key=by_speed))
+                break
+    return sorted(fastest, key=by_speed)
+
+
+def sizes_that_fit(question: LayoutQuestion, layout: Layout, checkpointing: str) -> list[int]:
+    """Bytes of each pipeline rank that differs, if all of them fit; else none."""
+    ranks = distinct_ranks(question.shape, layout)
+    sizes = bytes_of_ranks(question, layout, checkpointing, ranks)
+    fitting = [*takewhile(lambda size: size <= question.memory_bytes, sizes)]
+    return fitting if len(fitting) == len(ranks) else []
 
 
 def by_speed(candidate: tuple[Layout, str, LayoutCosts]) -> tuple[float, int]:
     return candidate[2].step_seconds, candidate[2].needs_bytes
 
 
-def plan_layouts(split: Model | None = None, reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
+def plan_layouts(
+    split: Model | None = None,
+    reader: Reader = read_shape,
+    /,
+    *,
+    meters: Any = True,
+    card_bytes: Any = None,
+    **asked: Any,
+) -> dict[str, Any]:
     """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
 
-    The model is read by the `reader`, or given, as flops_bytes.parallel.stacks has it. Raises ValueError with a
-    sentence that names the option and the mend.
+    The model is read by the `reader`, or given, as flops_bytes.parallel.stacks has it. A card may have other bytes than
+    its kind has. Without `meters` the step of the rank that is shown goes through no allocator. Raises ValueError with
+    a sentence that names the option and the mend.
     """
     question = read_question(asked, split, reader)
+    question = question._replace(memory_bytes=card_bytes or question.memory_bytes)
     a, layout, checkpointing = question.a, question.layout, question.a["checkpointing"]
     rows: list[tuple[Layout, str, LayoutCosts]] = []
     if a["layouts"]:
@@ -482,32 +544,34 @@ def plan_layouts(split: Model | None = None, reader: Reader = read_shape, /, **a
     else:
         refuse_impossible(question, layout)
     costs = evaluate_layout(question, layout, checkpointing)
-    bytes_by_rank, fullest_rank = costs.bytes_by_rank, fullest(costs.bytes_by_rank)
+    rank = shown_rank(question, costs)
+    lines, by_meters = held_by_rank(question, layout, checkpointing, rank, meters)
     total, active = totals(question.shape)
     speeds = throughput(question, layout, costs)
     least_seconds, most_seconds = (
         sum(seconds_by_line(question, layout, checkpointing, slowness).values()) for slowness in (0, 2)
     )
-    needs_bytes = costs.needs_bytes
+    needs_bytes = sum(lines.values())
     return {
         "parameters": {"total": total, "active": active},
         "layout": layout_flags(layout, checkpointing),
-        "fullest_rank": fullest_rank,
-        "memory_bytes": bytes_by_rank[fullest_rank] | {"total": needs_bytes},
+        "fullest_rank": rank,
+        "memory_bytes": lines | {"total": needs_bytes},
         "ranks": [
             {
-                "layers": sum(rank_layers(question.shape.layers, layout, each)),
+                "layers": sum(rank_layers(question.shape, layout, each)),
                 "parameters": sum(rank_parameters(question.shape, layout, each).values()),
                 "in_flight": in_flight(layout, each),
-                "needs_bytes": sum(lines.values()),
+                "needs_bytes": size,
             }
-            for each, lines in enumerate(bytes_by_rank)
+            for each, size in enumerate(costs.rank_bytes)
         ],
         "gpu_bytes": question.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
         "fits": needs_bytes <= question.memory_bytes,
         "headroom_bytes": question.memory_bytes - needs_bytes,
-        "sent": list(sends_of_rank(question, layout, checkpointing, fullest_rank)),
+        "meters": by_meters,
+        "sent": list(sends_of_rank(question, layout, checkpointing, rank)),
         "bubble_share": bubble(layout),
         "seconds": costs.seconds,
         "binds": costs.binds,
@@ -536,7 +600,7 @@ def plan_layouts(split: Model | None = None, reader: Reader = read_shape, /, **a
 def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[dict[str, Any]]:
     """What a rank sends in a step, by what sends it: the collective, the level that its group spans, bytes, seconds."""
     a, each = question.a, once_a_step(layout)
-    sent_bytes = sent(question.shape, each, rank, a["context"], a["micro_batch"], checkpointing, a["regathers"])
+    sent_bytes = sent(question.shape, each, rank, a["context"], a["micro_batch"], checkpointing)
     bandwidths: Sent = rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"])
     ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
     ranks_inside["replicas"] = layout.tensor * layout.shards

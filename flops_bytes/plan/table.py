@@ -405,9 +405,11 @@ def parallel_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     lines = {line: size for line, size in answer["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line}", gib(size)) for line, size in lines.items())
     rank, ranks = answer["fullest_rank"], answer["ranks"]
-    of = f"fullest: rank {rank} of {len(ranks)} in line" if len(ranks) > 1 else "a GPU"
+    is_fullest = ranks[rank]["needs_bytes"] == max(each["needs_bytes"] for each in ranks)
+    of = f"{'fullest: ' if is_fullest else ''}rank {rank} of {len(ranks)} in line" if len(ranks) > 1 else "a GPU"
     yield of, gib(answer["memory_bytes"]["total"])
     yield "it has", f"{gib(answer['gpu_bytes'])}{CAPACITY_SOURCES[answer['gpu_bytes_are']]}: {verdict_text(answer)}"
+    yield from meter_lines(answer)
     if len(ranks) > 1:
         holds = f"{ranks[rank]['layers']} layers, {ranks[rank]['parameters']:,} parameters before ZeRO"
         yield "  it computes", f"{holds}; {ranks[rank]['in_flight']} passes wait for their backward ones at most"
@@ -453,7 +455,8 @@ def layout_words(layout: dict[str, Any]) -> str:
     again = "" if layout["checkpointing"] == "none" else f", {layout['checkpointing']} checkpointing"
     batch = f"{layout['micro_batches']} micro-batch{'' if layout['micro_batches'] == 1 else 'es'}"
     split = " ".join([*degrees, f"DP {layout['data']}"])
-    return f"{split}, ZeRO {layout['zero']}{schedule}, {batch}{again}"
+    by = "" if layout["trainer"] == "torchtitan" else f", {layout['trainer']}"
+    return f"{split}, ZeRO {layout['zero']}{schedule}, {batch}{again}{by}"
 
 
 # --8<-- [end:parallel]

@@ -118,10 +118,10 @@ def rank_seconds(
 ) -> dict[str, float]:
     """Of a step of a pipeline rank, by line, as the rates have it."""
     tokens, vocab = batch * seq_len // layout.context, -(-shape.vocab // layout.tensor)
-    layers = sum(rank_layers(shape.layers, layout, rank))
+    layers = sum(rank_layers(shape, layout, rank))
     split = layout.tensor, layout.sequence
     layer_time = layer_seconds(
-        shape, *split, tokens, seq_len, card, checkpointing, float8, layout.recomputes_whole_layers
+        shape, *split, tokens, seq_len, card, checkpointing, float8, layout.habits.recomputes_whole_layers
     )
     by_line = {line: layers * seconds for line, seconds in layer_time.items()}
     if rank == layout.pipeline - 1:

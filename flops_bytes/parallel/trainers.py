@@ -1,0 +1,382 @@
+"""How trainers write a model whose layers several ranks share, and what they keep, for flops_bytes.parallel.rank_steps.
+
+Each class is a trainer's model at a commit, its functions those modules with the names that they have there. Symbols as
+in flops_bytes.memory.layers, of one tensor rank: b sequences of T tokens, of which it has T/t between matrices.
+"""
+
+# --8<-- [start:setup]
+from __future__ import annotations
+
+from functools import cache
+
+from flops_bytes.memory.layers import (
+    LayerContext,
+    ModelFamily,
+    fused_attention,
+    gathered,
+    laid_out,
+    latent_attention,
+    mixture,
+    norm,
+    scattered,
+)
+from flops_bytes.memory.own_layers import OWN_LLAMA
+from flops_bytes.memory.passes import each_layer, eager_mask, tables
+from flops_bytes.memory.step import (
+    LOSS,
+    StepConfig,
+    external_tensor,
+    layer_context,
+    layer_forward,
+    logits_of,
+    norm_head_and_loss,
+)
+from flops_bytes.memory.tape import (
+    FLOAT32,
+    SENT,
+    Like,
+    Storage,
+    Tape,
+    Tensor,
+    add,
+    apply_saving_input,
+    cast,
+    concatenate,
+    like,
+    multiply,
+    numel,
+    split,
+    vector,
+    weight,
+)
+from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer
+from flops_bytes.parallel.rank_steps import Modules, Stage, ranks_of
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:torchtitan]
+class Torchtitan:
+    """PyTorch's modules with DTensor's tensor parallelism, as torchtitan applies it: sequence parallelism between
+    matrices, and the loss over logits that stay split."""
+
+    def __init__(self, family: ModelFamily) -> None:
+        self.family = family
+
+    def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
+        stack = stage.stack
+        table = vector(tape, "head" if stage.ties else "embedding", (stack.vocab, stack.d_model))
+        shape = (config.batch, config.seq_len, stack.d_model)
+        x = tape.apply([table], shape, config.number_bytes, [], [like(table)])
+        if stack.positions:
+            places = vector(tape, "positions", (stack.positions, stack.d_model))
+            x = add(tape, x, tape.apply([places], shape[1:], config.number_bytes, [], [like(places)]))
+        return scattered(end_context(tape, self.family, config), x)
+
+    def layers(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
+        if not stage.stack.layers:
+            return x
+        cos_sin, mask = tables(tape, stage.stack, self.family, config), eager_mask(tape, self.family, config)
+        for place, layer in enumerate(each_layer(stage.stack)):
+            tape.moment = f"layer {place}"
+            its_mask = None if config.fused else mask
+            context = layer_context(tape, self.family, config.of_layers(), tape.moment, cos_sin, its_mask, layer.mixer)
+            x = layer_forward(context, x, layer, config.of_layers(), True)
+        return x
+
+    def end(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
+        end = config.of_end()
+        if ranks_of(config).tensor_ranks == 1:
+            return norm_head_and_loss(tape, stage.stack, self.family, end, x)
+        context = end_context(tape, self.family, end)
+        tape.enter()
+        tape.moment = "norm"
+        hidden = gathered(context, norm(context, x, "norm"))
+        logits = logits_of(tape, stage.stack, hidden)
+        return tape.leave(split_loss(tape, cast(tape, logits, FLOAT32)))
+
+
+def end_context(tape: Tape, family: ModelFamily, config: StepConfig) -> LayerContext:
+    nothing = external_tensor((0,), 1)
+    return layer_context(tape, family, config, "end", (nothing, nothing))
+
+
+def split_loss(tape: Tape, x: Tensor) -> Tensor:
+    """loss_parallel(): log-softmax keeps its result, beside which its exponentials are summed. Backward there are the
+    targets' gradient, its sum with the probabilities, and their product (torch/distributed/tensor/parallel/loss.py)."""
+    tape.enter()
+    x = tape.bind(x)
+    result = tape.bind(tape.new(x.shape, FLOAT32))
+    tape.forget(tape.bind(tape.new(x.shape, FLOAT32)))
+    made = tape.record([x], [result], [like(x)], 2 * like(x).total_bytes())
+    return tape.leave(tape.finish(made, [x], tape.new(LOSS, FLOAT32)))
+
+
+# --8<-- [end:torchtitan]
+
+
+# --8<-- [start:megatron]
+class MegatronLM:
+    """GPTModel in megatron/core/models/gpt of NVIDIA/Megatron-LM at 23e00ed, with Transformer Engine 2.11's modules and
+    sequence parallelism. Products add their weights' gradients to float32 buffers (gradient_accumulation_fusion), and
+    give autograd an empty tensor of the weights' size, one for all weights of a shape (get_dummy_wgrad). Attention over
+    latents and experts are those of transformers, gathered as theirs are."""
+
+    family = OWN_LLAMA
+
+    def __init__(self, family: ModelFamily, loss: str) -> None:
+        self.kind, self.loss = family, loss
+
+    def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
+        """VocabParallelEmbedding.forward()."""
+        stack, width = stage.stack, config.number_bytes
+        table = vector(tape, "head" if stage.ties else "embedding", (stack.vocab, stack.d_model))
+        x = tape.apply([table], (config.batch, config.seq_len, stack.d_model), width, [], [like(table)])
+        return x if ranks_of(config).tensor_ranks == 1 else reduce_scatter(tape, config, x)
+
+    def layers(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
+        if not stage.stack.layers:
+            return x
+        cos_sin = tables(tape, stage.stack, self.kind, config)
+        for place, layer in enumerate(each_layer(stage.stack)):
+            tape.moment = f"layer {place}"
+            context = layer_context(tape, self.kind, config.of_layers(), tape.moment, cos_sin, None, layer.mixer)
+            x = (
+                self.checkpointed(context, x, layer, config)
+                if config.checkpointing == "full"
+                else (self.layer(context, x, layer, config))
+            )
+        return x
+
+    def checkpointed(self, context: LayerContext, x: Tensor, layer: Layer, config: StepConfig) -> Tensor:
+        """recompute_granularity full, uniform, of one layer."""
+        tape = context.tape
+        tape.enter()
+        x = tape.bind(x)
+        return tape.leave(tape.checkpoint(lambda: self.layer(context, x, layer, config), [x]))
+
+    def layer(self, context: LayerContext, x: Tensor, layer: Layer, config: StepConfig) -> Tensor:
+        """TransformerLayer.forward(): LayerNorm and the matrix behind it are one module, which keeps what comes to
+        both."""
+        tape, mixer, mlp, name = context.tape, layer.mixer, layer.mlp, context.name
+        tape.enter()
+        x = tape.bind(x)
+        h = norm(context, x, "first")
+        if isinstance(mixer, Attention):
+            mixed = megatron_attention(context, config, h, mixer)
+        else:
+            assert isinstance(mixer, LatentAttention)
+            mixed = scattered(context, latent_attention(context, gathered(context, h), mixer))
+        y = tape.bind(add(tape, mixed, x))
+        h = norm(context, y, "second")
+        if isinstance(mlp, Experts):
+            change = scattered(context, mixture(context, gathered(context, h), mlp))
+        else:
+            inner = self.inner(tape, config, h, mlp, name)
+            change = row_linear(tape, config, inner, f"{name}.down", x.shape[-1], True)
+        return tape.leave(add(tape, change, y))
+
+    def inner(self, tape: Tape, config: StepConfig, x: Tensor, mlp: Dense, name: str) -> Tensor:
+        """MLP.forward(): bias_swiglu_impl() is one kernel, which keeps what comes to it."""
+        both = column_linear(tape, config, x, f"{name}.gate_up", (1 + mlp.gated) * mlp.d_ff, True)
+        return tape.apply([both], (*both.shape[:-1], mlp.d_ff), both.itemsize, [both], [like(both)])
+
+    def end(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
+        """_postprocess(): of fused cross entropy one kernel makes the gradient of logits where they lie; else they are
+        cast to float32, and there are their exponentials."""
+        tape.moment = "norm"
+        tape.enter()
+        hidden = norm(end_context(tape, self.kind, config), x, "norm")
+        tape.moment = "head"
+        logits = tape.bind(column_linear(tape, config, hidden, "head", stage.stack.vocab, True, True))
+        tape.moment = "loss"
+        if self.loss == "compiled":
+            made = tape.record([logits], [logits], [Like(logits.shape, logits.itemsize, saved_index=0)])
+            return tape.leave(tape.finish(made, [logits], tape.new(LOSS, FLOAT32)))
+        wide = cast(tape, logits, FLOAT32)
+        made = tape.record([wide], [wide], [Like(wide.shape, FLOAT32, saved_index=0)])
+        return tape.leave(tape.finish(made, [wide], tape.new(LOSS, FLOAT32)))
+
+
+def megatron_attention(context: LayerContext, config: StepConfig, x: Tensor, mixer: Attention) -> Tensor:
+    """SelfAttention.forward(): queries and keys are rotated, values are copied, for Transformer Engine takes none that
+    lie apart."""
+    tape, name, d = context.tape, context.name, x.shape[-1]
+    wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
+    tape.enter()
+    qkv = tape.bind(column_linear(tape, config, x, f"{name}.qkv", wide + 2 * narrow, True))
+    q, k, v = [tape.bind(each) for each in split(tape, qkv, (wide, narrow, narrow))]
+    turned_q, turned_k = [tape.apply([each], each.shape, each.itemsize, [], [like(each)]) for each in (q, k)]
+    of_heads = [
+        tape.view(each, (each.shape[0], each.shape[-1] // mixer.head_dim, each.shape[1], mixer.head_dim))
+        for each in (turned_q, turned_k, laid_out(tape, v))
+    ]
+    mixed = fused_attention(context, *of_heads)
+    return tape.leave(row_linear(tape, config, mixed, f"{name}.out", d, True))
+
+
+# --8<-- [end:megatron]
+
+
+# --8<-- [start:nanotron]
+class Nanotron:
+    """LlamaForTraining in src/nanotron/models/llama.py of huggingface/nanotron at 2411b02, with tp_mode REDUCE_SCATTER,
+    asynchronous, what tensor ranks gather gathered again (tp_recompute_allgather). It gathers into two buffers that
+    stay (MemoryBuffer)."""
+
+    family = OWN_LLAMA
+
+    def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
+        """TensorParallelEmbedding.forward()."""
+        stack, width = stage.stack, config.number_bytes
+        table = vector(tape, "head" if stage.ties else "embedding", (stack.vocab, stack.d_model))
+        x = tape.apply([table], (config.batch, config.seq_len, stack.d_model), width, [], [like(table)])
+        if ranks_of(config).tensor_ranks == 1:
+            return x
+        tape.enter()
+        mask = tape.bind(tape.new(x.shape[:-1], 1))
+        made = tape.record([x], [mask], [like(x)])
+        x = tape.bind(tape.finish(made, [x], tape.new(x.shape, width)))
+        return tape.leave(reduce_scatter(tape, config, x))
+
+    def layers(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
+        for place, layer in enumerate(each_layer(stage.stack)):
+            tape.moment = f"layer {place}"
+            x = self.layer(tape, config, x, layer, tape.moment)
+        return x
+
+    def layer(self, tape: Tape, config: StepConfig, x: Tensor, layer: Layer, name: str) -> Tensor:
+        """LlamaDecoderLayer._core_forward(), whose `output` holds what attention gave until it ends."""
+        mixer, mlp = layer.mixer, layer.mlp
+        assert isinstance(mixer, Attention) and isinstance(mlp, Dense)
+        nothing = external_tensor((0,), 1)
+        context = layer_context(tape, self.family, config, name, (nothing, nothing))
+        tape.enter()
+        x = tape.bind(x)
+        h = tape.bind(norm(context, x, "first"))
+        output = tape.bind(nanotron_attention(tape, config, h, mixer, name))
+        tape.forget(h)
+        y = tape.bind(add(tape, output, x))
+        h = tape.bind(norm(context, y, "second"))
+        change = tape.bind(nanotron_mlp(tape, config, h, mlp.d_ff, name))
+        return tape.leave(add(tape, change, y))
+
+    def end(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
+        """forward_with_hidden_states() from final_layer_norm on, and Loss.forward()."""
+        tape.moment = "norm"
+        tape.enter()
+        hidden = tape.bind(norm(end_context(tape, self.family, config), x, "norm"))
+        tape.moment = "head"
+        logits = tape.bind(column_linear(tape, config, hidden, "head", stage.stack.vocab))
+        tape.moment = "loss"
+        wide = tape.leave(cast(tape, logits, FLOAT32))
+        tape.enter()
+        wide = tape.bind(wide)
+        softmax = tape.bind(tape.new(wide.shape, FLOAT32))  # What is its gradient's, in the end.
+        made = tape.record([wide], [softmax], [Like(wide.shape, FLOAT32, saved_index=0)])
+        return tape.leave(tape.finish(made, [wide], tape.new(LOSS, FLOAT32)))
+
+
+def nanotron_attention(tape: Tape, config: StepConfig, x: Tensor, mixer: Attention, name: str) -> Tensor:
+    """CausalSelfAttention.forward(): queries, keys and values are copied sequence by sequence, then keys and values
+    once more into one tensor, head by head, in which the keys are rotated in place (flash_attn's RotaryEmbedding)."""
+    wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
+    tape.enter()
+    qkv = tape.bind(column_linear(tape, config, x, f"{name}.qkv", wide + 2 * narrow))
+    q, k, v = [tape.bind(each) for each in split(tape, laid_out(tape, qkv), (wide, narrow, narrow))]
+    joined = tape.bind(concatenate(tape, [k, v]))
+    pairs = tape.bind(laid_out(tape, joined))
+    tape.forget(joined)
+    turned = tape.bind(tape.apply([q], q.shape, q.itemsize, [], [like(q)], like(q).total_bytes()))
+    keys, values = [tape.bind(each) for each in split(tape, pairs, (narrow, narrow))]
+    mixed = flash_attention(tape, turned, keys, values, mixer.heads)
+    return tape.leave(row_linear(tape, config, mixed, f"{name}.out", x.shape[-1]))
+
+
+def flash_attention(tape: Tape, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
+    """flash_attn_varlen_func(): backward it sums the queries' gradients in float32."""
+    sums = tape.new((q.shape[0], heads, q.shape[1]), FLOAT32)
+    made_of = [q, k, v]
+    result = tape.new(q.shape, q.itemsize)
+    made = tape.record(made_of, [*made_of, result, sums], [like(each) for each in made_of], FLOAT32 * numel(q.shape))
+    tape.let_go(sums)
+    return tape.finish(made, made_of, result)
+
+
+def nanotron_mlp(tape: Tape, config: StepConfig, x: Tensor, d_ff: int, name: str) -> Tensor:
+    """MLP.forward()."""
+    tape.enter()
+    merged = tape.bind(column_linear(tape, config, x, f"{name}.gate_up", 2 * d_ff))
+    gate, up = [tape.bind(each) for each in split(tape, merged, (d_ff, d_ff))]
+    product = multiply(tape, apply_saving_input(tape, gate), up)
+    return tape.leave(row_linear(tape, config, product, f"{name}.down", x.shape[-1]))
+
+
+def column_linear(
+    tape: Tape,
+    config: StepConfig,
+    x: Tensor,
+    name: str,
+    outputs: int,
+    fuses_gradients: bool = False,
+    gives_empty: bool = False,
+) -> Tensor:
+    """A matrix that tensor ranks share by its outputs: it keeps a rank's own tokens, and gathers all of them before
+    each product; of the gradient of all it sends the sums. nanotron gathers into a buffer that stays
+    (_ColumnLinearAsyncCommunication); who `fuses_gradients` adds weights' elsewhere, and gathers into a new tensor
+    (_LayerNormLinear in transformer_engine/pytorch/module/layernorm_linear.py), or of a head `gives_empty` ones
+    (LinearWithGradAccumulationAndAsyncCommunication in megatron/core/tensor_parallel/layers.py)."""
+    tensor = ranks_of(config).tensor_ranks if ranks_of(config).sequence else 1
+    matrix = weight(tape, name, (outputs, x.shape[-1]))
+    of_matrix = None if fuses_gradients else Like(matrix.shape, matrix.itemsize, as_view=True)
+    tape.enter()
+    x = tape.bind(x)
+    whole = 0 if tensor == 1 else like(x).total_bytes() * tensor
+    temporary = (1 + fuses_gradients) * whole + gives_empty * like(matrix).total_bytes()
+    made = tape.record_product([x, matrix], [x, matrix], [like(x), of_matrix], "matrices", 1, temporary)
+    if made is not None and tensor > 1:
+        made.line = SENT  # What it makes backward.
+    if fuses_gradients:
+        tape.bind(tape.new((whole,), 1))
+    result = tape.matmul_result((x.shape[0], config.seq_len, outputs), x.itemsize, True, "matrices", 1)
+    return tape.leave(tape.finish(made, [x, matrix], result))
+
+
+def row_linear(
+    tape: Tape, config: StepConfig, x: Tensor, name: str, outputs: int, fuses_gradients: bool = False
+) -> Tensor:
+    """One that they share by its inputs: all tokens' results are there before their sums are scattered."""
+    tensor = ranks_of(config).tensor_ranks if ranks_of(config).sequence else 1
+    matrix = weight(tape, name, (outputs, x.shape[-1]))
+    of_matrix = None if fuses_gradients else Like(matrix.shape, matrix.itemsize, as_view=True)
+    own = (x.shape[0], x.shape[1] // tensor, outputs)
+    tape.enter()
+    x = tape.bind(x)
+    gathered_bytes = like(x).total_bytes() // x.shape[-1] * outputs if fuses_gradients and tensor > 1 else 0
+    made = tape.record_product([x, matrix], [x, matrix], [like(x), of_matrix], "matrices", 1, gathered_bytes)
+    if tensor > 1:
+        sum_of_all = Storage(numel(x.shape[:-1]) * outputs * x.itemsize, SENT)
+        tape.bind(tape.tensor((*x.shape[:-1], outputs), x.itemsize, sum_of_all))
+    result = tape.matmul_result(own, x.itemsize, True, "matrices", 1)
+    return tape.leave(tape.finish(made, [x, matrix], result))
+
+
+def reduce_scatter(tape: Tape, config: StepConfig, x: Tensor) -> Tensor:
+    """differentiable_reduce_scatter_sum()."""
+    own = (x.shape[0], x.shape[1] // ranks_of(config).tensor_ranks, x.shape[2])
+    return tape.apply([x], own, x.itemsize, [], [like(x)])
+
+
+# --8<-- [end:nanotron]
+
+
+# --8<-- [start:trainers]
+@cache
+def modules_of(trainer: str, family: ModelFamily, loss: str) -> Modules:
+    """One object for all that is alike, by which passes are cached."""
+    if trainer == "megatron-lm":
+        return MegatronLM(family, loss)
+    return Nanotron() if trainer == "nanotron" else Torchtitan(family)
+
+
+# --8<-- [end:trainers]
