@@ -5,14 +5,14 @@ are written there, or where they stand among the other published readings (`row`
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.model.flops import backward_flops, forward_flops, recompute_flops
-from flops_bytes.parallel.layouts import Layout, Model, layer_forward_bytes
+from flops_bytes.parallel.layouts import Model
 from flops_bytes.plan.options import named_shape
-from flops_bytes.plan.parallel import DEGREES, plan_layouts
+from flops_bytes.plan.parallel import plan_layouts
 
 GIB = 2**30
 NEAR_BYTES, NEAR_SECONDS = 0.10, 0.15  # off by no more counts as near
@@ -83,8 +83,12 @@ def literals(folder: Path, name: str, table: str, row: int) -> dict[str, str]:
 
 
 def planned(row: Row) -> dict[str, Any]:
-    """The command's answer. Tensors alone are held against what PyTorch reserved: no allowance beside them."""
-    return plan_layouts(**row.settings, linear="float8" if row.float8 else "16-bit", allowance=1)
+    """The command's answer; what meters show is asked where the source has read one."""
+    asked = {name: told for name, told in row.settings.items() if name != "card_gb"}
+    asked |= {"linear": "float8" if row.float8 else "16-bit", "meters": "reserved_gib" in row.readings}
+    if "card_gb" in row.settings:
+        asked |= {"card_bytes": row.settings["card_gb"] * 10**9}
+    return plan_layouts(**asked)
 
 
 def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
@@ -103,44 +107,20 @@ def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
     return float(flops / length * tokens / gpus / (1e12 * float(said["teraflops"])))
 
 
-def reserved_bytes(row: Row, answer: Mapping[str, Any]) -> int:
-    """What PyTorch has reserved when a rank holds most: tensors, and blocks of earlier ones that they do not fit into.
-
-    While the loss goes backward: the block of the first logits, in 16 bits, for no float32 of as many numbers fits; and
-    if all layers are computed again, the blocks of one layer's forward pass, which are smaller still. A pipeline rank
-    with ZeRO 3 ends a step with a layer's gradients copied to one buffer in float32, to be reduced
-    (`foreach_reduce` in torch/distributed/fsdp), which is larger than what its layers' passes have left.
-    """
-    total, layout, width = int(answer["memory_bytes"]["total"]), layout_of(answer), 2
-    settings = {"model": None, "config": None, "shape": None} | dict(row.settings)
-    shape, batch, length = named_shape(settings), settings.get("micro_batch", 1), settings["context"]
-    tokens = batch * length // layout.context
-    if answer["memory_bytes"].get("logits"):
-        again = settings.get("checkpointing") == "full" and width * shape.d_model < 4 * shape.vocab // layout.tensor
-        passed = layer_forward_bytes(shape, layout, length, batch, width) if again else 0
-        return int(total + width * tokens * shape.vocab // layout.tensor + passed)
-    if layout.pipeline > 1 and layout.zero == 3:
-        rank = answer["ranks"][answer["fullest_rank"]]
-        copied = 4 * rank["parameters"] // rank["layers"]
-        return total + (copied if copied > width * tokens * shape.d_model else 0)
-    return total
-
-
-def layout_of(answer: Mapping[str, Any]) -> Layout:
-    """The layout of an answer."""
-    told = answer["layout"]
-    degrees = {name: told[flag] for flag, name in DEGREES.items()}
-    return Layout(told["data"], **degrees, zero=told["zero"], micro_batches=told["micro_batches"])
+def nearer(interval: Sequence[int], read: float) -> int:
+    """What of an interval is nearest to a reading."""
+    low, high = interval
+    return int(min(max(read, low), high))
 
 
 def compare(row: Row) -> Said:
     """The row's two readings beside the command's."""
     answer = planned(row)
-    reserved = row.readings.get("reserved_gib")
+    read = float(row.readings["reserved_gib"]) * GIB if "reserved_gib" in row.readings else None
     return Said(
         row,
-        reserved_bytes(row, answer),
-        float(reserved) * GIB if reserved else None,
+        nearer(answer["meters"]["reserved_bytes"], read) if read else answer["memory_bytes"]["total"],
+        read,
         answer["step_seconds"],
         published_seconds(row, answer),
     )
@@ -150,7 +130,7 @@ def place(row: Row) -> Place:
     """By planned seconds, the published schedule and recomputation not told."""
     answer = planned(row)
     told: tuple[str, ...] = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather")
-    told += ("stages", "boundaries", "summed_in", "gate", "overlap_tp", "again")
+    told += ("trainer", "stages", "sequence", "overlap_tp")
     asked = {name: row.settings[name] for name in told if name in row.settings}
     own = {name: answer["layout"][name] for name in ("tp", "cp", "pp")}
     found, rows = stands(own, global_batch=answer["step_tokens"], **asked)

@@ -14,6 +14,8 @@ import csv
 import gzip
 import io
 import json
+import multiprocessing
+import os
 import re
 import sys
 import tomllib
@@ -25,13 +27,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from flops_bytes.plan.parallel import plan_layouts
+from flops_bytes.memory.allocator import Settings
+from flops_bytes.parallel.layouts import stage_layers
+from flops_bytes.plan.meters import DIES, LIFE, Reading, one_way
+from flops_bytes.plan.parallel import plan_layouts, read_question, steps_in_ways
 from flops_bytes.plan.stacks import read_model
-from published.layouts import GIB, Row, published_seconds
+from published.layouts import GIB, Row, nearer, published_seconds
 
 NEAR = 0.15  # off by no more counts as near
 MIB = 2**20
 MFU_FLOORS = (30, 20, 10)  # percent
+METERS: dict[str, Callable[[Any], int]] = {
+    "allocated": lambda reading: reading.allocated_bytes,
+    "reserved": lambda reading: reading.reserved_bytes[0],
+}
 # --8<-- [end:setup]
 
 
@@ -72,7 +81,8 @@ def read_runs(folder: Path) -> Iterator[Run]:
 def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
     told = [f"{name}={cells[name]}" for name in ("kv_heads", "vocab") if cells[name]]
     degrees = {name: int(cells[name]) for name in ("tp", "pp", "zero")}
-    settings = head["settings"] | degrees | {"shape": " ".join([head["models"][cells["model"]], *told])}
+    shape = " ".join([head["models"][cells["model"]], *told])
+    settings = head["settings"] | degrees | {"shape": shape} | told_stages(cells, shape)
     settings |= {"gpus": int(cells["dp"]) * degrees["tp"] * degrees["pp"]}
     settings |= {"micro_batch": int(cells["mbs"]), "micro_batches": int(cells["gradacc"])}
     label = f"{cells['model']}, DP {cells['dp']}, PP {cells['pp']}, TP {cells['tp']}, ZeRO {cells['zero']}"
@@ -83,6 +93,27 @@ def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
         {"reserved": [(0, float(cells["reserved_gib"]) * GIB)] if cells["reserved_gib"] else []},
         float(cells["mfu_percent"]) if cells["mfu_percent"] else None,
     )
+
+
+def told_stages(cells: Cells, shape: str) -> dict[str, str]:
+    """Where a row's first stage has fewer layers than nanotron's code fills it with, by its own parameters: some of the
+    runs filled no stage beyond its part, where it had that exactly."""
+    size = {
+        name: int(told)
+        for name, told in (part.split("=") for part in shape.split() if part.partition("=")[2].isdigit())
+    }
+    layers, d, pp = size["layers"], size["d_model"], int(cells["pp"])
+    of_layer = 4 * d * d + 3 * d * size["d_ff"]
+    head = size["vocab"] * d / of_layer
+    if pp == 1 or not cells["local_parameters"]:
+        return {}
+    number, unit = float(cells["local_parameters"][:-1]), {"K": 1e3, "M": 1e6, "G": 1e9}[cells["local_parameters"][-1]]
+    first = round((number * unit * int(cells["tp"]) - size["vocab"] * d) / of_layer)
+    by_weight = stage_layers(layers, pp, "by-weight", head)
+    if first == by_weight[0]:
+        return {}
+    others = stage_layers(layers - first, pp - 1, "by-weight", head)
+    return {"stages": ",".join(str(each) for each in (first, *others))}
 
 
 def simumax(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
@@ -141,30 +172,59 @@ RUN_OF: dict[str, Callable[[Mapping[str, Any], int, Cells], Run]] = {
 
 
 # --8<-- [start:ask]
+Ratio = tuple[Run, float]  # planned over published
+
+
 class Said(NamedTuple):
     """What the planner says of a run."""
 
-    rank_bytes: Sequence[int]  # tensors of each pipeline rank
+    rank_bytes: Mapping[str, Mapping[int, tuple[int, int]]]  # by meter and pipeline rank, between which it lies
+    needs_bytes: Sequence[int]  # tensors of each pipeline rank when it holds most
     seconds: float  # of a step
-    fits: bool  # with what lies beside the tensors
+    lives: str  # the fullest rank, with what lies beside the tensors
     published_seconds: float | None
     refused: str  # the planner's sentence, if it plans no such run
 
 
 def ask(run: Run) -> Said:
-    """What is said today."""
+    """What is said today: of the ranks that were read, and whether the fullest lives."""
+    settings = run.row.settings
     try:
-        answer = plan_layouts(None, read_model, **run.row.settings)
+        question = read_question(settings, reader=read_model)
+        answer = plan_layouts(None, read_model, meters=False, **settings)
     except ValueError as error:
-        return Said((), 0.0, False, None, str(error).partition(";")[0])
-    beside = answer["memory_bytes"]["allowance"]
+        return Said({}, (), 0.0, "", None, str(error).partition(";")[0])
+    layout, beside = question.layout, answer["memory_bytes"]["allowance"]
+    capacity_bytes = question.memory_bytes - beside
+
+    def readings(rank: int) -> list[Reading]:
+        steps = steps_in_ways(question, layout, question.a["checkpointing"], rank)
+        return [one_way(each, Settings(), capacity_bytes) for each in steps]
+
+    asked = {rank for meter in run.memory.values() for rank, _ in meter} | {answer["fullest_rank"]}
+    found = {rank: readings(rank) for rank in asked}
+    by_meter = {
+        meter: {
+            rank: (min(of(each) for each in each_way), max(of(each) for each in each_way))
+            for rank, each_way in found.items()
+        }
+        for meter, of in METERS.items()
+    }
+    best = min((each.lives for each in found[answer["fullest_rank"]]), key=LIFE.index)
     return Said(
+        by_meter,
         [rank["needs_bytes"] - beside for rank in answer["ranks"]],
         answer["step_seconds"],
-        answer["fits"],
+        best,
         published_seconds(run.row, answer) if run.row.readings else None,
         "",
     )
+
+
+def ask_runs(runs: Sequence[Run], processes: int) -> list[tuple[Run, Said]]:
+    """The same of many, which so many processes share."""
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        return list(zip(runs, pool.map(ask, runs, chunksize=8), strict=True))
 
 
 def kept(run: Run, said: Said, on: str) -> dict[str, Any]:
@@ -172,11 +232,34 @@ def kept(run: Run, said: Said, on: str) -> dict[str, Any]:
     line = {"source": run.row.source, "row": run.number, "on": on}
     if said.refused:
         return line | {"refused": said.refused}
-    return line | {"rank_bytes": said.rank_bytes, "seconds": said.seconds, "fits": said.fits}
+    return line | {"rank_bytes": said.needs_bytes, "seconds": said.seconds, "fits": said.lives != DIES}
 
 
 def read_first(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()] if path.exists() else []
+
+
+def first_lines(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What was said first, by source and row."""
+    lines = read_first(folder / "layouts" / "tables" / "first.jsonl.gz")
+    return {(line["source"], line["row"]): line for line in lines}
+
+
+def fits_at_first(folder: Path) -> dict[tuple[str, str], bool]:
+    return {key: line["fits"] for key, line in first_lines(folder).items() if "fits" in line}
+
+
+def ratios_at_first(folder: Path, asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
+    """What was said first over what was read, of what is planned today; then tensors stood for each meter."""
+    lines, found = first_lines(folder), dict[str, list[Ratio]]()
+    for run, said in asked:
+        line = lines[run.row.source, run.number]
+        if said.refused or "refused" in line:
+            continue
+        for meter, readings in run.memory.items():
+            each = ((run, line["rank_bytes"][rank] / read) for rank, read in readings)
+            found.setdefault(meter, []).extend(each)
+    return found
 
 
 def keep_first(path: Path, asked: Iterable[tuple[Run, Said]]) -> int:
@@ -194,9 +277,6 @@ def keep_first(path: Path, asked: Iterable[tuple[Run, Said]]) -> int:
 
 
 # --8<-- [start:tell]
-Ratio = tuple[Run, float]  # planned over published
-
-
 def ratios(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
     """By meter, and of seconds."""
     found: dict[str, list[Ratio]] = {}
@@ -204,7 +284,8 @@ def ratios(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
         if said.refused:
             continue
         for meter, readings in run.memory.items():
-            found.setdefault(meter, []).extend((run, said.rank_bytes[rank] / read) for rank, read in readings)
+            near = ((nearer(said.rank_bytes[meter][rank], read), read) for rank, read in readings)
+            found.setdefault(meter, []).extend((run, planned / read) for planned, read in near)
         if said.published_seconds:
             found.setdefault("seconds", []).append((run, said.seconds / said.published_seconds))
     return found
@@ -233,7 +314,7 @@ def table(source: str, asked: Sequence[tuple[Run, Said]]) -> Iterator[str]:
             errors = [abs(value - 1) for value in values]
             near = sum(error <= NEAR for error in errors) / len(errors)
             yield f"    {name:<12}{len(values):>9}{median(values):>14.3f}{median(errors):>14.1%}{near:>13.1%}"
-    both = Counter((run.ended or "ran", said.fits) for run, said in asked if not said.refused)
+    both = Counter((run.ended or "ran", said.lives != DIES) for run, said in asked if not said.refused)
     yield f"  {'':<22}{'fits':>8}{'does not':>10}"
     for ending, words in (("ran", "ran"), ("memory", "crashed for memory")):
         yield f"    {words:<20}{both[ending, True]:>8}{both[ending, False]:>10}"
@@ -321,7 +402,7 @@ def main(arguments: list[str]) -> int:
     try:
         if options.extract:
             extract(options.folder, options.extract)
-        asked = [(run, ask(run)) for run in read_runs(options.folder)]
+        asked = ask_runs(list(read_runs(options.folder)), os.cpu_count() or 1)
         if options.first:
             keep_first(options.folder / "layouts" / "tables" / "first.jsonl.gz", asked)
     except (OSError, ValueError) as error:

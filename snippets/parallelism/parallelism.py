@@ -10,14 +10,13 @@ from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, Decoder, parameter
 from flops_bytes.parallel.layouts import (
     Layout,
     bubble,
-    layer_activation_bytes,
-    rank_activation_bytes,
     rank_parameters,
     rates,
     sent,
     state_bytes,
     step_seconds,
 )
+from flops_bytes.parallel.ranks import layer_activation_bytes, rank_activation_bytes
 from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
 from flops_bytes.time.gpus import GPUS, LINK_EFFICIENCY
 
@@ -62,12 +61,12 @@ print({ranks: f"{share:.0%}" for ranks, share in tensor_wait_share.items()})
 
 
 features_bytes = 2 * T * LLAMA_3_70B.d_model
-EIGHT = Layout(tensor=8)
+EIGHT, AGAIN = Layout(tensor=8), Layout(tensor=8, trainer="nanotron")  # which gathers again, and keeps no copy
 layer_held_bytes = {
     "whole": layer_activation_bytes(LLAMA_3_70B, Layout(), T),
     "tensor": layer_activation_bytes(LLAMA_3_70B, Layout(tensor=8, sequence=False), T),
     "sequence": layer_activation_bytes(LLAMA_3_70B, EIGHT, T),
-    "regathered": layer_activation_bytes(LLAMA_3_70B, EIGHT, T, regathers=True),
+    "regathered": layer_activation_bytes(LLAMA_3_70B, AGAIN, T),
 }
 held_ratio = {name: size / layer_held_bytes["whole"] for name, size in layer_held_bytes.items()}
 
@@ -106,22 +105,23 @@ CHOICES = {
     "pipeline_4": Layout(data=32, tensor=8, pipeline=4, micro_batches=16),
     "interleaved": Layout(data=32, tensor=8, pipeline=4, micro_batches=16, virtual=2, schedule="interleaved"),
 }
+CHOICES = {name: layout._replace(trainer="nanotron", stages="with-ends") for name, layout in CHOICES.items()}
 
 
 def seconds(layout: Layout, between: float) -> float:
     """Of a step, with so many bytes a second between machines for each GPU."""
     level = rates(layout, WITHIN, between)
-    return sum(step_seconds(LLAMA_3_70B, layout, T, FLOP_PER_SECOND, level, regathers=True).values())
+    return sum(step_seconds(LLAMA_3_70B, layout, T, FLOP_PER_SECOND, level).values())
 
 
 def worked(layout: Layout) -> dict[str, float]:
     """What the first pipeline rank holds and sends in a step, and how long that takes."""
     held = rank_parameters(LLAMA_3_70B, layout, 0)
-    moved = sent(LLAMA_3_70B, layout, 0, T, regathers=True)
+    moved = sent(LLAMA_3_70B, layout, 0, T)
     return {
         "gpus": layout.gpus,
         "state_bytes": sum(state_bytes(held, layout, WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES).values()),
-        "activations_bytes": rank_activation_bytes(LLAMA_3_70B, layout, 0, T, regathers=True),
+        "activations_bytes": rank_activation_bytes(LLAMA_3_70B, layout, 0, T),
         "split_sent_bytes": sum(moved) - moved.data,
         "data_sent_bytes": moved.data,
         "bubble_share": bubble(layout),
@@ -142,10 +142,7 @@ assert 1.9 < narrower_share / tensor_wait_share[8] < 2
 
 # --8<-- [start:exercise_context]
 LONG, ROOM_BYTES = 131_072, 40e9
-long_bytes = {
-    c: rank_activation_bytes(LLAMA_3_70B, Layout(tensor=8, context=c), 0, LONG, regathers=True)
-    for c in (1, 2, 4, 8, 16, 32)
-}
+long_bytes = {c: rank_activation_bytes(LLAMA_3_70B, AGAIN._replace(context=c), 0, LONG) for c in (1, 2, 4, 8, 16, 32)}
 smallest_context = next(c for c, size in long_bytes.items() if size <= ROOM_BYTES)
 print(f"{long_bytes[1] / 1e9:.0f} GB, on {smallest_context} ranks {long_bytes[smallest_context] / 1e9:.0f} GB each")
 assert smallest_context == 16

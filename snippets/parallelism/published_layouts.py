@@ -1,7 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # [tool.ledger]
-# data = ["measurements/published/torchtitan*.toml", "measurements/published/layouts/*"]
+# data = ["measurements/published/torchtitan*.toml", "measurements/published/layouts/*.*"]
 # ///
 """How far off plans of layouts are: memory and step times beside what others published, row by row."""
 
@@ -16,7 +16,7 @@ from flops_bytes.parallel.stacks import Split
 from flops_bytes.plan.parallel import plan_layouts
 from flops_bytes.time.gpus import GPUS
 from flops_bytes.time.layouts import FLOAT8, slowdowns
-from published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows, stands
+from published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
@@ -79,76 +79,15 @@ for what, found in NEAR.items():
 
 
 # --8<-- [start:places]
-PLACES: dict[str, dict[str, Any]] = {}  # rows of one label are of one layout
-LARGEST = next(row for row in ALL if row.label == "405B, TP 8, PP 16, 16,384 GPUs")
-for row in ALL:
-    if row.source == "llama-3" or (row.source == "torchtitan" and "asynchronous" not in row.label):
-        found_at = place(row)
-        PLACES[row.label.replace(".", "_")] = {
-            "place": found_at.place,
-            "of": found_at.of,
-            "fits": found_at.fits,
-            "fastest": {
-                name: found_at.fastest[name] for name in ("tp", "cp", "pp", "zero", "schedule", "checkpointing")
-            },
-        }
-for label, where in PLACES.items():
-    print(f"{label:34}{where['place'] or 'none':>4} of {where['of']}")
-
+STANDS: dict[str, dict[str, Any]] = {}
+for what, label in (("70b", "70B, TP 8"), ("405b", "405B, TP 8, PP 16, 16,384 GPUs")):
+    found_at = place(next(row for row in ALL if row.label == label))
+    STANDS[what] = {"place": found_at.place, "of": found_at.of}
+    print(f"{what:12}{found_at.place or 'none':>4} of {found_at.of}")
 V3 = Split(read_stack(PRESETS["deepseek-v3"].config), "deepseek_v3")
 BATCH_TOKENS = 15_360 * 4_096  # DeepSeek-V3's
 THEIRS = {"gpu": "H800 SXM", "gpus": 2048, "context": 4096, "global_batch": BATCH_TOKENS}
-ALONE = {
-    "model": "llama-3-8b",
-    "gpu": "H100 SXM",
-    "recipe": "autocast",
-    "context": 8192,
-}  # with FSDP, as torchtitan ran it
-
-
-def among(own: dict[str, int], split: Split | None = None, /, **asked: Any) -> dict[str, int | None]:
-    """Where these degrees stand in the list, and how many combinations fit."""
-    at, rows = stands(own, split, **asked)
-    return {"place": at, "of": len(rows)}
-
-
-STANDS = {
-    "8b": among({"tp": 1, "cp": 1, "pp": 1}, **ALONE, gpus=8, global_batch=8 * 2 * 8192),
-    "8b_128": among({"tp": 1, "cp": 1, "pp": 1}, **ALONE, gpus=128, global_batch=128 * 2 * 8192),
-    # without recomputation it does not fit
-    "v3": among({"tp": 1, "cp": 1, "pp": 16, "ep": 64}, V3, **THEIRS, schedule="1f1b", checkpointing="full"),
-}
-for what, label in (("70b", "70B, TP 8"), ("405b", LARGEST.label), ("405b_long", "405B, TP 8, CP 16, PP 16")):
-    STANDS[what] = {name: PLACES[label][name] for name in ("place", "of")}
-for what, where in STANDS.items():
-    print(f"{what:12}{where['place'] or 'none':>4} of {where['of']}")
 # --8<-- [end:places]
-
-
-# --8<-- [start:terms]
-FIRST_ASSUMED = {"virtual_stages": 2, "boundaries": "kept", "summed_in": "recipe", "zero": 1}
-MENDED: list[tuple[str, dict[str, Any]]] = [  # by the paper's words, and one that it does not say
-    ("first", {}),
-    ("stages", {"virtual_stages": 8}),
-    ("freed", {"boundaries": "freed"}),
-    ("gradients", {"summed_in": "fp32", "zero": 2}),
-    ("gate", {"gate": "fused"}),
-]
-TERMS: dict[str, dict[str, Any]] = {}
-settings = dict(LARGEST.settings) | FIRST_ASSUMED
-for term, change in MENDED:
-    settings = settings | change
-    said, found_at = compare(LARGEST._replace(settings=settings)), place(LARGEST._replace(settings=settings))
-    TERMS[term] = {
-        "planned_bytes": said.planned_bytes,
-        "step_ratio": said.seconds_ratio,
-        "fits": found_at.fits,
-        "place": found_at.place,
-        "of": found_at.of,
-    }
-    print(f"{term:10}{said.planned_bytes / 1e9:6.1f} GB, {said.seconds_ratio:.2f}, {found_at.place} of {found_at.of}")
-assert TERMS["first"]["planned_bytes"] == FIRST["llama-3"][1]["bytes"] and TERMS["gate"]["fits"]
-# --8<-- [end:terms]
 
 
 # --8<-- [start:deepseek]
@@ -157,7 +96,7 @@ GPU_HOURS, TOKENS = 2.664e6, 14.8e12  # of pre-training (arXiv 2412.19437, table
 published_step = GPU_HOURS * 3_600 / 2_048 * BATCH_TOKENS / TOKENS
 DEEPSEEK = {}
 for kind in ("none", "full"):
-    layout = plan_layouts(V3, **ASKED, checkpointing=kind)
+    layout = plan_layouts(V3, **ASKED, checkpointing=kind, meters=False)
     DEEPSEEK[kind] = {
         "planned_bytes": layout["memory_bytes"]["total"],
         "fits": layout["fits"],

@@ -1,7 +1,11 @@
 # /// script
 # requires-python = ">=3.11"
 # [tool.ledger]
-# data = ["measurements/published/*.toml"]
+# data = [
+#     "measurements/published/*.toml",
+#     "measurements/published/layouts/*.*",
+#     "measurements/published/layouts/tables/*",
+# ]
 # ///
 """Each published reading of memory beside what the planner says of its own meter: allocated, reserved or nvidia-smi.
 
@@ -17,6 +21,7 @@ from typing import Any
 
 from flops_bytes.plan.meters import DIES
 from published.meters import FLAT_BYTES, Metered, ask_all, lives_of, read_lengths
+from published.ranks import Ratio, Run, ask_runs, fits_at_first, ratios, ratios_at_first, read_runs
 from published.readings import (
     NEAR,
     WHY,
@@ -172,3 +177,73 @@ rows_alive = {(each.reading.source, each.reading.table, each.reading.row): each.
 alive_runs, false_deaths = len(rows_alive), sum(each == DIES for each in rows_alive.values())
 print(f"of {alive_runs} published runs, which all lived, {false_deaths} would die")
 # --8<-- [end:lives]
+
+
+# --8<-- [start:ranks]
+asked_runs = ask_runs(list(read_runs(FOLDER)), _processes)
+
+
+def of_layouts(run: Run) -> str:
+    """A row of the table: the source, and of the largest how many ranks its pipeline has."""
+    degree = run.row.settings["pp"]
+    return f"{run.row.source}_{min(degree, 4)}" if run.row.source == "ultra-scale" else run.row.source
+
+
+def how_far(of_readings: Sequence[float]) -> dict[str, Any]:
+    """How far these ratios are off."""
+    each = [abs(ratio - 1) for ratio in of_readings]
+    near = sum(one <= NEAR for one in each) / len(each)
+    return {"readings": len(each), "median_error_share": statistics.median(each), "within_share": near}
+
+
+def by_row(of_runs: Sequence[Ratio]) -> dict[str, list[float]]:
+    rows: dict[str, list[float]] = {}
+    for run, ratio in of_runs:
+        rows.setdefault(of_layouts(run), []).append(ratio)
+    return rows
+
+
+ratios_now, ratios_first = ratios(asked_runs), ratios_at_first(FOLDER, asked_runs)
+layouts: dict[str, dict[str, Any]] = {}
+for meter in ("reserved", "allocated"):
+    now_by, first_by = by_row(ratios_now[meter]), by_row(ratios_first[meter])
+    for row in now_by:
+        layouts[f"{row}_{meter}".replace("-", "_")] = {"first": how_far(first_by[row]), "now": how_far(now_by[row])}
+of_all = {
+    when: how_far([ratio for run, ratio in each["reserved"] if run.row.source == "ultra-scale"])
+    for when, each in (("first", ratios_first), ("now", ratios_now))
+}
+layouts["ultra_scale"] = of_all
+step_errors = {
+    str(floor): how_far([ratio for run, ratio in ratios_now["seconds"] if (run.mfu_percent or 0) > floor])
+    for floor in (30, 20, 10)
+}
+
+crossing = [
+    (run.number, run.ended or "ran")
+    for run, said in asked_runs
+    if run.row.source == "ultra-scale" and run.ended in ("", "memory") and not said.refused
+]
+
+
+def crossed(fits: dict[str, bool]) -> dict[str, dict[str, int]]:
+    """Of the runs that ran, and of those that crashed for memory, how many are said to fit, by their number."""
+    told = {ended: {"fits": 0, "dies": 0} for ended in ("ran", "memory")}
+    for number, ended in crossing:
+        told[ended]["fits" if fits.get(number) else "dies"] += 1
+    return told
+
+
+crashes = {
+    "now": crossed({run.number: said.lives != DIES for run, said in asked_runs if run.row.source == "ultra-scale"}),
+    "first": crossed(
+        {number: fits for (source, number), fits in fits_at_first(FOLDER).items() if source == "ultra-scale"}
+    ),
+}
+right_share = (crashes["now"]["ran"]["fits"] + crashes["now"]["memory"]["dies"]) / len(crossing)
+crashed_otherwise = sum(run.ended in ("other", "unclear") for run, _ in asked_runs)
+for row, far_now in layouts.items():
+    of_row = far_now["now"]
+    print(f"{row:24}{of_row['readings']:4} {of_row['median_error_share']:.1%}, {of_row['within_share']:.0%}")
+print(crashes, step_errors)
+# --8<-- [end:ranks]

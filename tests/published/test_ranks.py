@@ -25,7 +25,7 @@ from tests.conftest import ROOT
 FOLDER = ROOT / "measurements" / "published"
 TABLES = FOLDER / "layouts" / "tables"
 RUNS = list(read_runs(FOLDER))
-NEEDED = {"gpu", "gpus", "context", "recipe", "summed_in", "regather", "boundaries", "tp", "pp", "zero"}
+NEEDED = {"gpu", "gpus", "context", "recipe", "trainer", "tp", "pp", "zero"}
 
 
 def name(run: Run) -> tuple[str, str]:
@@ -103,7 +103,9 @@ def test_what_was_said_first_stays_and_what_is_missing_is_added(tmp_path: Path) 
 def test_ratios_are_of_the_rank_that_was_read() -> None:
     run = next(run for run in RUNS if run.row.settings["pp"] == 2 and run.memory.get("reserved"))
     (_, read), *_ = run.memory["reserved"]
-    lines = list(table("one", [(run, Said([int(2 * read), 0], 3.0, True, 2.0, ""))]))
+    twice = {meter: {0: (0, int(2 * read)), 1: (0, 0)} for meter in ("allocated", "reserved")}
+    twice["reserved"][0] = (int(2 * read), int(3 * read))
+    lines = list(table("one", [(run, Said(twice, [0, 0], 3.0, "lives", 2.0, ""))]))
     told = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("    all")}
     assert told == {"all": ["1", "1.500", "50.0%", "0.0%"]}  # of seconds, which come after
     assert any(line.split()[:3] == ["all", "1", "2.000"] for line in lines)
