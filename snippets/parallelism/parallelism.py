@@ -5,6 +5,8 @@
 """What do tensor, context, pipeline and expert parallelism hold and send, and what does that take? By formula."""
 
 # --8<-- [start:setup]
+from typing import Any
+
 from flops_bytes.model.flops import forward_flops
 from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, Decoder, parameters
 from flops_bytes.parallel.layouts import (
@@ -96,16 +98,18 @@ handing_share = HANDING_SECONDS / STAGE_SECONDS
 
 SEQUENCES = 512  # of 8,192 tokens, in a step
 SLOW = BETWEEN / 8  # one network card of 400 Gb/s for eight GPUs
+AS_USUAL: dict[str, Any] = {"trainer": "nanotron", "stages": "with-ends"}  # inputs are gathered again
 CHOICES = {
-    "fsdp": Layout(data=512, zero=3),
-    "tensor_2": Layout(data=512, tensor=2, zero=3),
-    "tensor_4": Layout(data=256, tensor=4, zero=3, micro_batches=2),
-    "context_4": Layout(data=256, context=4, zero=3, micro_batches=2),
-    "tensor_8": Layout(data=128, tensor=8, zero=3, micro_batches=4),
-    "pipeline_4": Layout(data=32, tensor=8, pipeline=4, micro_batches=16),
-    "interleaved": Layout(data=32, tensor=8, pipeline=4, micro_batches=16, virtual=2, schedule="interleaved"),
+    "fsdp": Layout(data=512, zero=3, **AS_USUAL),
+    "tensor_2": Layout(data=512, tensor=2, zero=3, **AS_USUAL),
+    "tensor_4": Layout(data=256, tensor=4, zero=3, micro_batches=2, **AS_USUAL),
+    "context_4": Layout(data=256, context=4, zero=3, micro_batches=2, **AS_USUAL),
+    "tensor_8": Layout(data=128, tensor=8, zero=3, micro_batches=4, **AS_USUAL),
+    "pipeline_4": Layout(data=32, tensor=8, pipeline=4, micro_batches=16, **AS_USUAL),
+    "interleaved": Layout(
+        data=32, tensor=8, pipeline=4, micro_batches=16, virtual=2, schedule="interleaved", **AS_USUAL
+    ),
 }
-CHOICES = {name: layout._replace(trainer="nanotron", stages="with-ends") for name, layout in CHOICES.items()}
 
 
 def seconds(layout: Layout, between: float) -> float:
