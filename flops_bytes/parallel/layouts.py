@@ -38,7 +38,7 @@ class Trainer(NamedTuple):
     # With full checkpointing whole layers are computed again, also what no backward pass needs.
     recomputes_whole_layers: bool
     sums_in_float32: bool  # Gradients of a step's micro-batches are summed in float32, whatever the recipe is.
-    lags: bool  # What it sends can be free for others only when a pass has ended: its GPUs lag behind PyTorch.
+    lags: bool  # What it sends may be free for others only later, where its GPUs lag behind PyTorch.
 
 
 TRAINERS = {

@@ -7,11 +7,12 @@ How a trainer writes a layer and its ends, and what it keeps, flops_bytes.parall
 # --8<-- [start:stage]
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from flops_bytes.memory.first_steps import Run, Steps, Writer
+from flops_bytes.memory.first_steps import COMPUTE, Run, Steps, Writer
 from flops_bytes.memory.layers import Ranks
 from flops_bytes.memory.passes import Pass, PassTape, ended
 from flops_bytes.memory.step import LOSS, StepConfig, prepared
@@ -169,6 +170,10 @@ def named(name: str, stage: int) -> str:
     return f"{name} of stage {stage}" if stage and name[:6] == "layer " else name
 
 
+# Launches that wait for the GPU at most: then PyTorch waits, too. NVIDIA does not say how many; so many were observed.
+QUEUE = 1024
+
+
 class RankWriter(Writer):
     """Writes down what storages of a rank do."""
 
@@ -180,8 +185,9 @@ class RankWriter(Writer):
             for place, stage in enumerate(told.stages)
             for name, numbers in stage_numbers(stage, told.modules, config).items()
         }
+        self.launches = 0  # that PyTorch has asked for, one for each storage that it takes
+        self.lagging: deque[tuple[int, int]] = deque()  # after which launch a storage of what is sent was let go
         super().__init__(told.run, trained, trained)
-        self.lagging: list[int] = []  # storages of what is sent, that are given back when the pass has ended
         self.depth = max(1, told.stages[0].stack.depth)
         self.in_flight: dict[tuple[int, int], tuple[Pass, list[int], list[int]]] = {}
 
@@ -206,11 +212,9 @@ class RankWriter(Writer):
             batch = [self.take("batch", INT64 * config.batch * config.seq_len) for _ in range(2)]
             self.in_flight[key] = found, [-1] * len(found.lines), batch
             self.play(found, self.in_flight[key][1], 0, backward_start(found))
-            self.catch_up()
             return
         found, here, batch = self.in_flight.pop(key)
         self.play(found, here, backward_start(found), len(found.changes))
-        self.catch_up()
         if self.run.sharding.reduces:
             self.end_of_units()
         else:
@@ -222,19 +226,25 @@ class RankWriter(Writer):
         for number in batch:
             self.give(number)
 
+    def take(self, line: str, nbytes: int, stream: int = COMPUTE) -> int:
+        self.launches += 1
+        while self.lagging and self.lagging[0][0] < self.launches - QUEUE:
+            super().give(self.lagging.popleft()[1])
+        return super().take(line, nbytes, stream)
+
     def give(self, number: int) -> None:
         if self.lags and number >= 0 and self.lines[number] == "sent":
-            self.lagging.append(number)
+            self.lagging.append((self.launches, number))
         else:
             super().give(number)
 
     def catch_up(self) -> None:
         """The GPU has done what PyTorch has asked for."""
-        for number in self.lagging:
-            super().give(number)
-        self.lagging = []
+        while self.lagging:
+            super().give(self.lagging.popleft()[1])
 
     def finish_step(self) -> None:
+        self.catch_up()
         self.mark("update", f"step {self.step}, update")
         numbers = [self.take(line, nbytes) for line, nbytes in self.told.update_buffers]
         super().finish_step()
@@ -248,8 +258,9 @@ def backward_start(found: Pass) -> int:
 
 
 def rank_steps(told: RankRun, lags: bool = False, times: int = 2) -> Steps:
-    """All changes of a rank from its load to the end of so many steps. If the GPU `lags` behind PyTorch, what is sent
-    has been read when a pass ends: until then its bytes are no others' (Tensor.record_stream)."""
+    """All changes of a rank from its load to the end of so many steps. If the GPU `lags` as far behind
+    PyTorch as it can, what is sent is read that much later: until then its bytes are no others' (Tensor.record_stream).
+    """
     writer, ends = RankWriter(told, lags), list[int]()
     writer.load()
     for _ in range(times):

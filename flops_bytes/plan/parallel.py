@@ -359,7 +359,7 @@ def shown_rank(question: LayoutQuestion, costs: LayoutCosts) -> int:
 
 
 def steps_in_ways(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[Steps]:
-    """A rank's first steps: with what it sends given back at once, and where that may be, when a pass has ended."""
+    """A rank's first steps: with what it sends given back at once, and where that may be, as late as can be."""
     step = rank_step(question, checkpointing)
     yield steps_of_rank(question.shape, layout, rank, step)
     if layout.habits.lags and layout.tensor > 1:

@@ -214,6 +214,17 @@ of_all = {
     for when, each in (("first", ratios_first), ("now", ratios_now))
 }
 layouts["ultra_scale"] = of_all
+intervals: dict[str, dict[str, float]] = {}  # of what nanotron reserves, over what was read: its middle ends
+for tensor in (2, 8, 32):
+    both_ends = [
+        [end / read for end in said.rank_bytes["reserved"][rank]]
+        for run, said in asked_runs
+        if run.row.source == "ultra-scale" and run.row.settings["tp"] == tensor
+        for rank, read in run.memory["reserved"]
+        if not said.refused
+    ]
+    low, high = (statistics.median(ends) for ends in zip(*both_ends, strict=True))
+    intervals[str(tensor)] = {"low_ratio": low, "high_ratio": high}
 step_errors = {
     str(floor): how_far([ratio for run, ratio in ratios_now["seconds"] if (run.mfu_percent or 0) > floor])
     for floor in (30, 20, 10)
