@@ -276,6 +276,42 @@ def keep_first(path: Path, asked: Iterable[tuple[Run, Said]]) -> int:
 # --8<-- [end:ask]
 
 
+# --8<-- [start:choose]
+FEWEST_LAYOUTS = 3  # from which somebody chose
+
+
+class Choice(NamedTuple):
+    """Of layouts that ran one model with one batch on as many GPUs: the speed of the fastest is one."""
+
+    layouts: int
+    planned_speed: float  # of the one that the planner calls fastest; of several, the slowest
+    middle_speed: float  # of a layout in the middle
+
+
+def choices(asked: Iterable[tuple[Run, Said]]) -> list[Choice]:
+    """Of each model, batch and number of GPUs of which a source ran several layouts."""
+    same: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for run, said in asked:
+        settings = run.row.settings
+        if said.published_seconds and "shape" in settings and "micro_batch" in settings:
+            data = settings["gpus"] // (settings["tp"] * settings["pp"])
+            sequences = data * settings["micro_batch"] * settings["micro_batches"]
+            key = run.row.source, settings["shape"], settings["gpus"], sequences
+            same.setdefault(key, []).append((said.seconds, said.published_seconds))
+    return [choice(each) for each in same.values() if len(each) >= FEWEST_LAYOUTS]
+
+
+def choice(seconds: Sequence[tuple[float, float]]) -> Choice:
+    """From each layout's planned and published seconds."""
+    fastest = min(published for _, published in seconds)
+    least = min(planned for planned, _ in seconds)
+    taken = max(published for planned, published in seconds if planned == least)
+    return Choice(len(seconds), fastest / taken, median(fastest / published for _, published in seconds))
+
+
+# --8<-- [end:choose]
+
+
 # --8<-- [start:tell]
 def ratios(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
     """By meter, and of seconds."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from flops_bytes.plan.meters import DIES
 from published.meters import FLAT_BYTES, Metered, ask_all, lives_of, read_lengths
-from published.ranks import Ratio, Run, ask_runs, fits_at_first, ratios, ratios_at_first, read_runs
+from published.ranks import Ratio, Run, ask_runs, choices, fits_at_first, ratios, ratios_at_first, read_runs
 from published.readings import (
     NEAR,
     WHY,
@@ -229,6 +229,15 @@ step_errors = {
     str(floor): how_far([ratio for run, ratio in ratios_now["seconds"] if (run.mfu_percent or 0) > floor])
     for floor in (30, 20, 10)
 }
+chosen = choices([(run, said) for run, said in asked_runs if run.row.source == "ultra-scale"])
+best_layouts = {
+    "groups": len(chosen),
+    "layouts": sum(each.layouts for each in chosen),
+    "planned_share": statistics.median(each.planned_speed for each in chosen),
+    "middle_share": statistics.median(each.middle_speed for each in chosen),
+    "found_fastest": sum(each.planned_speed == 1 for each in chosen),
+    "below_half": sum(each.planned_speed < 0.5 for each in chosen),
+}
 
 crossing = [
     (run.number, run.ended or "ran")
@@ -256,5 +265,5 @@ crashed_otherwise = sum(run.ended in ("other", "unclear") for run, _ in asked_ru
 for row, far_now in layouts.items():
     of_row = far_now["now"]
     print(f"{row:24}{of_row['readings']:4} {of_row['median_error_share']:.1%}, {of_row['within_share']:.0%}")
-print(crashes, step_errors)
+print(crashes, step_errors, best_layouts)
 # --8<-- [end:ranks]

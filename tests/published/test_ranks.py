@@ -11,6 +11,7 @@ from published.ranks import (
     Run,
     Said,
     ask,
+    choices,
     extract,
     keep_first,
     kept,
@@ -110,3 +111,17 @@ def test_ratios_are_of_the_rank_that_was_read() -> None:
     assert told == {"all": ["1", "1.500", "50.0%", "0.0%"]}  # of seconds, which come after
     assert any(line.split()[:3] == ["all", "1", "2.000"] for line in lines)
     assert any(line.split() == ["ran", "1", "0"] for line in lines)
+
+
+def test_what_the_planner_would_choose_is_compared_with_the_fastest_of_its_group() -> None:
+    runs = [run for run in RUNS if run.row.source == "ultra-scale" and not run.ended]
+    run = runs[0]
+    other = next(each for each in runs if each.row.settings["shape"] != run.row.settings["shape"])
+
+    def said(planned: float, published: float) -> Said:
+        return Said({}, [], planned, "lives", published, "")
+
+    two = [(run, said(1.0, 4.0)), (run, said(1.0, 5.0)), (other, said(0.5, 1.0))]
+    assert choices(two) == []  # two layouts are no choice, and another model's is none of them
+    (found,) = choices([*two, (run, said(2.0, 2.0))])
+    assert found == (3, 2 / 5, 2 / 4)
