@@ -137,8 +137,10 @@ def test_without_other_parallelism_a_gpu_holds_what_the_counted_planner_says(
     lines = plan_stack(**asked)["memory_bytes"]
     layout = Layout(data=64, zero=zero, micro_batches=4)
     held = held_bytes(SPLITS[name], layout, 0, RankStep(2048, 2, checkpointing=checkpointing))
-    # the sum on paper leaves out the buffer into which layers are gathered before they are copied out
-    assert held == pytest.approx(lines["total"] - lines["allowance"], rel=0.07)
+    # A layer is gathered beside two that are there: a moment that paper leaves out, of the widest layers the peak.
+    is_wide = name == "deepseek-v3" and zero == 3
+    on_paper = lines["total"] - lines["allowance"] + is_wide * lines.get("gathered", 0) / 2
+    assert held == pytest.approx(on_paper, rel=0.025 if is_wide else 0.005)
 
 
 # What is sent, and FLOPs
