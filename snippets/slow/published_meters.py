@@ -209,11 +209,11 @@ for meter in ("reserved", "allocated"):
     now_by, first_by = by_row(ratios_now[meter]), by_row(ratios_first[meter])
     for row in now_by:
         layouts[f"{row}_{meter}".replace("-", "_")] = {"first": how_far(first_by[row]), "now": how_far(now_by[row])}
-of_all = {
+_of_all = {
     when: how_far([ratio for run, ratio in each["reserved"] if run.row.source == "ultra-scale"])
     for when, each in (("first", ratios_first), ("now", ratios_now))
 }
-layouts["ultra_scale"] = of_all
+layouts["ultra_scale"] = _of_all
 intervals: dict[str, dict[str, float]] = {}  # of what nanotron reserves, over what was read: its middle ends
 for tensor in (2, 8, 32):
     both_ends = [
@@ -229,17 +229,17 @@ step_errors = {
     str(floor): how_far([ratio for run, ratio in ratios_now["seconds"] if (run.mfu_percent or 0) > floor])
     for floor in (30, 20, 10)
 }
-chosen = choices([(run, said) for run, said in asked_runs if run.row.source == "ultra-scale"])
+_chosen = choices([(run, said) for run, said in asked_runs if run.row.source == "ultra-scale"])
 best_layouts = {
-    "groups": len(chosen),
-    "layouts": sum(each.layouts for each in chosen),
-    "planned_share": statistics.median(each.planned_speed for each in chosen),
-    "middle_share": statistics.median(each.middle_speed for each in chosen),
-    "found_fastest": sum(each.planned_speed == 1 for each in chosen),
-    "below_half": sum(each.planned_speed < 0.5 for each in chosen),
+    "groups": len(_chosen),
+    "layouts": sum(each.layouts for each in _chosen),
+    "planned_share": statistics.median(each.planned_speed for each in _chosen),
+    "middle_share": statistics.median(each.middle_speed for each in _chosen),
+    "found_fastest": sum(each.planned_speed == 1 for each in _chosen),
+    "below_half": sum(each.planned_speed < 0.5 for each in _chosen),
 }
 
-crossing = [
+_crossing = [
     (run.number, run.ended or "ran")
     for run, said in asked_runs
     if run.row.source == "ultra-scale" and run.ended in ("", "memory") and not said.refused
@@ -249,7 +249,7 @@ crossing = [
 def crossed(fits: dict[str, bool]) -> dict[str, dict[str, int]]:
     """Of the runs that ran, and of those that crashed for memory, how many are said to fit, by their number."""
     told = {ended: {"fits": 0, "dies": 0} for ended in ("ran", "memory")}
-    for number, ended in crossing:
+    for number, ended in _crossing:
         told[ended]["fits" if fits.get(number) else "dies"] += 1
     return told
 
@@ -260,7 +260,6 @@ crashes = {
         {number: fits for (source, number), fits in fits_at_first(FOLDER).items() if source == "ultra-scale"}
     ),
 }
-right_share = (crashes["now"]["ran"]["fits"] + crashes["now"]["memory"]["dies"]) / len(crossing)
 crashed_otherwise = sum(run.ended in ("other", "unclear") for run, _ in asked_runs)
 for row, far_now in layouts.items():
     of_row = far_now["now"]
