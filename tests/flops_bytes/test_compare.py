@@ -100,6 +100,7 @@ def test_memory_that_was_wanted_is_said(tmp_path: Path, recorded: Path, capsys: 
         (pickle.dumps({"segments": [], "device_traces": [[]]}, 4), "nothing is allocated in it"),
         (gzip.compress(b""), "no snapshot that can be read"),
     ],
+    ids=["missing", "zip", "nothing allocated", "gzip"],
 )
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_file_that_is_none_ends_in_a_sentence_that_names_it(
