@@ -80,6 +80,7 @@ NUMBERS: dict[Any, tuple[str, ...]] = {
     "dropout": ("0", "0.1", "1"),
     "gpus": ("1", "1", "2", "3", "4", "6", "8", "8", "8", "16", "24", "64", "64", "256", "1024", "1M", "1e18"),
     "layouts": ("1", "3", "10", "1e18"),
+    "rank": ("0", "0", "1", "3", "63", "1e18"),
 }
 CONFIGS: tuple[Mapping[str, Any], ...] = tuple(preset.config for preset in PRESETS.values())
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
