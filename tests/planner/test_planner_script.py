@@ -40,6 +40,7 @@ const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
 const formatted = (text) => JSON.stringify($json_loads(text).map(([x, spec]) => $format(x, spec)));
 const quotients = (text) => JSON.stringify($json_loads(text).map(([a, b]) => $repr($div(a, b))));
 """
+RUN = RUNTIME.read_text(encoding="utf-8")
 
 
 class Pasted:
@@ -58,6 +59,15 @@ def script() -> Iterator[MiniRacer]:
     context.eval(engine() + BRIDGE)
     yield context
     context.close()
+
+
+def said_by(script: str, call: str) -> Any:
+    """What a call says in a browser, in the words of tell()."""
+    context = MiniRacer()
+    context.eval(script + BRIDGE)
+    said = context.eval(f"JSON.stringify(tell({call}))")
+    context.close()
+    return json.loads(str(said))
 
 
 def tell(value: Any) -> Any:
@@ -365,10 +375,7 @@ def test_what_nothing_reads_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "spare.py").write_text(SPARE.replace('SHEET + "/1"', '"https://of.another/1"'))
     text = translate([tmp_path], {"spare": ["g"]})
     assert "https" not in text and "SHEET" not in text and "wire" in text
-    context = MiniRacer()
-    context.eval(engine([tmp_path], {"spare": ["g"]}) + BRIDGE)
-    assert json.loads(str(context.eval("JSON.stringify(tell(g('two')))"))) == ["5n", "wire"]
-    context.close()
+    assert said_by(engine([tmp_path], {"spare": ["g"]}), "g('two')") == ["5n", "wire"]
 
 
 UNASKED = """
@@ -418,11 +425,8 @@ def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> 
     (tmp_path / "them.py").write_text(UNASKED)
     text = translate([tmp_path], {"them": ["f"]}, {"by": "us", "often": "no", "way=that": False})
     assert not any(word in text for word in ("theirs", "by", "often", "that")) and "twice" in text and "other" in text
-    context = MiniRacer()
-    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
-    said = context.eval("JSON.stringify(tell(f(new Map([['size', 3n], ['way', 'this']]))))")
-    context.close()
-    assert json.loads(str(said)) == ["size", "way", "3n", "1n", False, ["this"], True]
+    said = said_by(RUN + text, "f(new Map([['size', 3n], ['way', 'this']]))")
+    assert said == ["size", "way", "3n", "1n", False, ["this"], True]
     script, words = engine(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[2:], "muon", "adafactor", "fp8_rate")
     assert not any(re.search(rf"\b{word}\b", script) for word in words)
 
@@ -452,11 +456,7 @@ def test_names_that_are_one_constant_leave_nothing_on_the_page(tmp_path: Path) -
     (tmp_path / "them.py").write_text(LOCALS)
     text = translate([tmp_path], {"them": ["f"]})
     assert not any(told in text for told in ("lost", "grown", "[0n", "false", "try "))
-    context = MiniRacer()
-    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
-    said = context.eval("JSON.stringify(tell(f('held', 3n)))")
-    context.close()
-    assert json.loads(str(said)) == ["held", "0n", "no", "5n"]
+    assert said_by(RUN + text, "f('held', 3n)") == ["held", "0n", "no", "5n"]
 
 
 FAMILIES = """
@@ -515,11 +515,7 @@ def test_families_that_nothing_makes_leave_nothing_on_the_page(tmp_path: Path) -
     (tmp_path / "them.py").write_text(FAMILIES)
     text = translate([tmp_path], {"them": ["f"]})
     assert not any(word in text for word in ("in_pairs", "of_other", "apart", "Other", "null)"))
-    context = MiniRacer()
-    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
-    said = context.eval("JSON.stringify(tell(f(3n)))")
-    context.close()
-    assert json.loads(str(said)) == ["6n", "6n", "8n", "2n"]
+    assert said_by(RUN + text, "f(3n)") == ["6n", "6n", "8n", "2n"]
 
 
 def test_a_name_that_several_modules_bind_is_each_ones_own(tmp_path: Path) -> None:
@@ -527,10 +523,7 @@ def test_a_name_that_several_modules_bind_is_each_ones_own(tmp_path: Path) -> No
     (tmp_path / "one.py").write_text("x = 1\n\n\ndef told(n):\n    return [n, x]\n")
     (tmp_path / "two.py").write_text("from one import told\n\nx = 2\n\n\ndef both(n):\n    return [told(n), x]\n")
     (tmp_path / "three.py").write_text(THREE)
-    context = MiniRacer()
-    context.eval(engine([tmp_path], {"three": ["f"]}) + BRIDGE)
-    told = json.loads(str(context.eval("JSON.stringify(tell(f(7n)))")))
-    context.close()
+    told = said_by(engine([tmp_path], {"three": ["f"]}), "f(7n)")
     assert told == [["5n", ["7n", "1n"], ["6n", "2n"]], "4n", "9n", ["0n", "1n"], ["8n", "3n"]]
 
 
@@ -733,7 +726,4 @@ def test_a_parameter_that_no_call_changes_leaves_nothing_on_the_page(tmp_path: P
     text = translate([tmp_path], {"them": ["f"]})
     assert text.count("lost") == 2  # where it is made, and in free()
     assert translate([tmp_path], {"them": ["f", "inner"]}).count("lost") == 3
-    context = MiniRacer()
-    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
-    assert json.loads(str(context.eval("JSON.stringify(tell(f(5n)))"))) == ["15n", "10n", "5n", "-5n"]
-    context.close()
+    assert said_by(RUN + text, "f(5n)") == ["15n", "10n", "5n", "-5n"]
