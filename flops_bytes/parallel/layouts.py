@@ -90,6 +90,9 @@ class Layout(NamedTuple):
         return self.data * self.context // self.replicas
 
 
+MOST_IN_FLIGHT = 1024  # micro-batches, each of which is gone through
+
+
 def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
     """Raises ValueError with a sentence for a layout that cannot be."""
     if layout.schedule not in SCHEDULES:
@@ -110,6 +113,10 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"tokens: {seq_len} cannot be cut into {split} equal parts; give a multiple of {split}")
     if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
+    if layout.virtual > 1 and layout.pipeline == 1:
+        raise ValueError("virtual: without a pipeline a rank has one stage; choose 1, or more pipeline ranks")
+    if layout.schedule == "gpipe" and layout.pipeline > 1 and layout.micro_batches > MOST_IN_FLIGHT:
+        raise ValueError(f"micro_batches: gpipe keeps all in flight; give at most {MOST_IN_FLIGHT}, or choose 1f1b")
     stages = layout.pipeline * layout.virtual
     if isinstance(layout.shares, tuple):
         if (len(layout.shares), sum(layout.shares)) != (stages, shape.layers):
@@ -220,12 +227,15 @@ def distinct_ranks(shape: Model, layout: Layout) -> list[int]:
 def warm_up(layout: Layout, rank: int) -> int:
     """Passes forward of this rank before its first one backward, but for the one right before it.
 
-    GPipe sends all forward first. 1F1B starts backward passes as soon as it can, so rank r waits for p − r − 1.
+    Without a pipeline each goes backward before the next. GPipe sends all forward first. 1F1B starts backward passes
+    as soon as it can, so rank r waits for p − r − 1.
     Interleaved, a rank goes 2(p − r − 1) + (v − 1)p times forward before it takes turns (Megatron-LM's warm-up).
     Zero-bubble, each rank has as many whose weights' gradients are not computed as the first rank has of 1F1B: what
     these need is counted as if it were all that the forward pass kept (Qi et al. 2023, ZB-H1).
     """
     p, m, v = layout.pipeline, layout.micro_batches, layout.virtual
+    if p == 1 and v == 1:
+        return 0
     if layout.schedule == "gpipe":
         return m - 1
     if layout.schedule == "1f1b":

@@ -201,14 +201,18 @@ def kept_by_trainer(layout: Layout, own: int, numbers: int, width: int) -> dict[
     return found
 
 
+MOST_PIECES = 1024  # in which a buffer is gone through: of more ranks, several ranks' parts are one
+
+
 def gathered_by_update(layout: Layout, numbers: int, width: int) -> list[tuple[str, int]]:
     """What the update gathers new weights into. nanotron: a buffer for each rank's part, one for its own, and NCCL's
     for all (all_gather_coalesced() in src/nanotron/distributed.py, and ProcessGroupNCCL's allgather of a list). Others
     gather into the weights themselves."""
     if layout.trainer != "nanotron" or layout.zero == 0 or layout.shards == 1:
         return []
-    share = -(-width * numbers // layout.shards)
-    return [("gathered", share)] * (layout.shards + 1) + [("gathered", width * numbers)]
+    pieces = min(layout.shards, MOST_PIECES)
+    share = -(-width * numbers // pieces)
+    return [("gathered", share)] * (pieces + 1) + [("gathered", width * numbers)]
 
 
 def steps_of_rank(shape: Model, layout: Layout, rank: int, step: RankStep, lags: bool = False) -> Steps:

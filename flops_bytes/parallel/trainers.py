@@ -49,7 +49,7 @@ from flops_bytes.memory.tape import (
     vector,
     weight,
 )
-from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer
+from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer, Stack
 from flops_bytes.parallel.rank_steps import Modules, Stage, ranks_of
 
 # --8<-- [end:setup]
@@ -64,13 +64,10 @@ class Torchtitan:
         self.family = family
 
     def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
-        stack = stage.stack
-        table = vector(tape, "head" if stage.ties else "embedding", (stack.vocab, stack.d_model))
-        shape = (config.batch, config.seq_len, stack.d_model)
-        x = tape.apply([table], shape, config.number_bytes, [], [like(table)])
+        stack, x = stage.stack, looked_up(tape, stage, config)
         if stack.positions:
             places = vector(tape, "positions", (stack.positions, stack.d_model))
-            x = add(tape, x, tape.apply([places], shape[1:], config.number_bytes, [], [like(places)]))
+            x = add(tape, x, tape.apply([places], x.shape[1:], config.number_bytes, [], [like(places)]))
         return scattered(end_context(tape, self.family, config), x)
 
     def layers(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
@@ -94,6 +91,13 @@ class Torchtitan:
         hidden = gathered(context, norm(context, x, "norm"))
         logits = logits_of(tape, stage.stack, hidden)
         return tape.leave(split_loss(tape, cast(tape, logits, FLOAT32)))
+
+
+def looked_up(tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
+    """Rows of the embedding, whose matrix is the head's where they are one."""
+    table = vector(tape, "head" if stage.ties else "embedding", (stage.stack.vocab, stage.stack.d_model))
+    shape = (config.batch, config.seq_len, stage.stack.d_model)
+    return tape.apply([table], shape, config.number_bytes, [], [like(table)])
 
 
 def end_context(tape: Tape, family: ModelFamily, config: StepConfig) -> LayerContext:
@@ -129,9 +133,7 @@ class MegatronLM:
 
     def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
         """VocabParallelEmbedding.forward()."""
-        stack, width = stage.stack, config.number_bytes
-        table = vector(tape, "head" if stage.ties else "embedding", (stack.vocab, stack.d_model))
-        x = tape.apply([table], (config.batch, config.seq_len, stack.d_model), width, [], [like(table)])
+        x = looked_up(tape, stage, config)
         return x if ranks_of(config).tensor_ranks == 1 else reduce_scatter(tape, config, x)
 
     def layers(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
@@ -141,11 +143,8 @@ class MegatronLM:
         for place, layer in enumerate(each_layer(stage.stack)):
             tape.moment = f"layer {place}"
             context = layer_context(tape, self.kind, config.of_layers(), tape.moment, cos_sin, None, layer.mixer)
-            x = (
-                self.checkpointed(context, x, layer, config)
-                if config.checkpointing == "full"
-                else (self.layer(context, x, layer, config))
-            )
+            forward = self.checkpointed if config.checkpointing == "full" else self.layer
+            x = forward(context, x, layer, config)
         return x
 
     def checkpointed(self, context: LayerContext, x: Tensor, layer: Layer, config: StepConfig) -> Tensor:
@@ -190,12 +189,9 @@ class MegatronLM:
         tape.moment = "head"
         logits = tape.bind(column_linear(tape, config, hidden, "head", stage.stack.vocab, True, True))
         tape.moment = "loss"
-        if self.loss == "compiled":
-            made = tape.record([logits], [logits], [Like(logits.shape, logits.itemsize, saved_index=0)])
-            return tape.leave(tape.finish(made, [logits], tape.new(LOSS, FLOAT32)))
-        wide = cast(tape, logits, FLOAT32)
-        made = tape.record([wide], [wide], [Like(wide.shape, FLOAT32, saved_index=0)])
-        return tape.leave(tape.finish(made, [wide], tape.new(LOSS, FLOAT32)))
+        seen = logits if self.loss == "compiled" else cast(tape, logits, FLOAT32)
+        made = tape.record([seen], [seen], [Like(seen.shape, seen.itemsize, saved_index=0)])
+        return tape.leave(tape.finish(made, [seen], tape.new(LOSS, FLOAT32)))
 
 
 def megatron_attention(context: LayerContext, config: StepConfig, x: Tensor, mixer: Attention) -> Tensor:
@@ -228,15 +224,13 @@ class Nanotron:
 
     def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
         """TensorParallelEmbedding.forward()."""
-        stack, width = stage.stack, config.number_bytes
-        table = vector(tape, "head" if stage.ties else "embedding", (stack.vocab, stack.d_model))
-        x = tape.apply([table], (config.batch, config.seq_len, stack.d_model), width, [], [like(table)])
+        x = looked_up(tape, stage, config)
         if ranks_of(config).tensor_ranks == 1:
             return x
         tape.enter()
         mask = tape.bind(tape.new(x.shape[:-1], 1))
         made = tape.record([x], [mask], [like(x)])
-        x = tape.bind(tape.finish(made, [x], tape.new(x.shape, width)))
+        x = tape.bind(tape.finish(made, [x], tape.new(x.shape, x.itemsize)))
         return tape.leave(reduce_scatter(tape, config, x))
 
     def layers(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
@@ -371,6 +365,19 @@ def reduce_scatter(tape: Tape, config: StepConfig, x: Tensor) -> Tensor:
 
 
 # --8<-- [start:trainers]
+# What a layer can be made of; torchtitan's can be all that the planner knows.
+WRITTEN: dict[str, tuple[type, ...]] = {
+    "megatron-lm": (Attention, LatentAttention, Dense, Experts),
+    "nanotron": (Attention, Dense),
+}
+
+
+def is_written(trainer: str, stack: Stack) -> bool:
+    """Whether the trainer's modules are derived for all of these layers."""
+    parts = [part for layer, _ in stack.layers for part in (layer.mixer, layer.mlp)]
+    return trainer not in WRITTEN or all(isinstance(part, WRITTEN[trainer]) for part in parts)
+
+
 @cache
 def modules_of(trainer: str, family: ModelFamily, loss: str) -> Modules:
     """One object for all that is alike, by which passes are cached."""

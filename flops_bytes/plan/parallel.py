@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.first_steps import Steps
 from flops_bytes.model.shapes import quoted
-from flops_bytes.model.stack import Attention
+from flops_bytes.model.stack import Attention, Stack
 from flops_bytes.parallel.layouts import (
     SCHEDULES,
     TRAINERS,
@@ -36,7 +36,8 @@ from flops_bytes.parallel.layouts import (
     totals,
 )
 from flops_bytes.parallel.rank_steps import lines_at_peak
-from flops_bytes.parallel.ranks import RankStep, held_bytes, steps_of_rank
+from flops_bytes.parallel.ranks import RankStep, held_bytes, steps_of_rank, whole_stack
+from flops_bytes.parallel.trainers import is_written
 from flops_bytes.plan.meters import meters_of, workspace_bytes
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
@@ -198,7 +199,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
     a |= {"layouts": layout_options["layouts"], "rank": layout_options["rank"]}
-    refuse_loss(a["loss"], layout_options["trainer"], layout_options["tp"])
+    refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"])
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
     node_bytes_per_second, network_bytes_per_second = link_bandwidths(a)
@@ -217,8 +218,13 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     )
 
 
-def refuse_loss(loss: str, trainer: str, tensor: int) -> None:
-    """Raises ValueError for a loss that the trainer's modules are not derived with."""
+def refuse_unwritten(a: Mapping[str, Any], stack: Stack, trainer: str, tensor: int) -> None:
+    """Raises ValueError for what the trainer's modules are not derived with."""
+    loss = a["loss"]
+    if not is_written(trainer, stack):
+        raise ValueError(f"--trainer: {trainer}'s modules are not derived for such layers; choose torchtitan")
+    if trainer != "torchtitan" and a["recipe"].startswith("autocast"):
+        raise ValueError(f"--recipe: {a['recipe']} is not derived with {trainer}; choose bf16-master")
     known = ["plain"] + ["compiled"] * (trainer == "megatron-lm" or (trainer == "torchtitan" and tensor == 1))
     if loss not in known:
         raise ValueError(f"--loss: {loss} is not derived with {trainer} and --tp {tensor}; choose {', '.join(known)}")

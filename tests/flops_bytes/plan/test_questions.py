@@ -541,7 +541,6 @@ def limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.xfail(reason="open defects: some layouts that no published run has end in a traceback")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_question_ends_in_a_traceback_a_hang_or_a_contradiction(part: int) -> None:
     said: Counter[str] = Counter()
