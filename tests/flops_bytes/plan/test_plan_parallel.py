@@ -61,6 +61,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "--schedule: 'dual' is not known; choose gpipe, 1f1b, interleaved, zero-bubble",
     ),
     "virtual": ({"pp": 4, "virtual_stages": 2}, "--virtual-stages: 1f1b gives a rank one stage"),
+    "one rank": (
+        {"schedule": "interleaved", "virtual_stages": 2, "zero": 3},
+        "--virtual-stages: without a pipeline a rank has one stage; choose 1, or more pipeline ranks",
+    ),
+    "in flight": (
+        {"pp": 4, "schedule": "gpipe", "micro_batches": 10**18},
+        "--micro-batches: gpipe keeps all in flight; give at most 1024, or choose 1f1b",
+    ),
+    "unwritten": (
+        {"model": "mixtral-8x7b", "trainer": "nanotron"},
+        "--trainer: nanotron's modules are not derived for such layers; choose torchtitan",
+    ),
+    "casts": ({"trainer": "megatron-lm", "recipe": "autocast"}, "--recipe: autocast is not derived with megatron-lm"),
     "turns": (
         {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
         "--micro-batches: interleaved goes in turns of the pipeline ranks; give a multiple of 4",
