@@ -10,7 +10,7 @@ that differ in flops_bytes.parallel.stacks.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache, singledispatch
 from itertools import accumulate
@@ -432,11 +432,6 @@ def once_a_step(layout: Layout) -> Layout:
     torchtitan/parallelisms/parallelize_llama.py at 9dec370, and Llama 3 (section 3.3.2).
     """
     return layout._replace(zero=1) if layout.zero == 3 and layout.pipeline > 1 else layout
-
-
-def fullest(held: Sequence[Mapping[str, int]]) -> int:
-    """The rank that holds most."""
-    return max(range(len(held)), key=lambda rank: sum(held[rank].values()))
 
 
 # --8<-- [end:rank]

@@ -53,10 +53,15 @@ def ranks_of(config: StepConfig) -> Ranks:
     return config.ranks
 
 
+def token_ranks(config: StepConfig) -> int:
+    """Ranks that share the tokens between matrices."""
+    ranks = ranks_of(config)
+    return ranks.tensor_ranks if ranks.sequence else 1
+
+
 def own_tokens(config: StepConfig) -> int:
     """Of a sequence, between matrices."""
-    ranks = ranks_of(config)
-    return config.seq_len // ranks.tensor_ranks if ranks.sequence else config.seq_len
+    return config.seq_len // token_ranks(config)
 
 
 @lru_cache(maxsize=256)
@@ -96,8 +101,7 @@ def record_stage(stage: Stage, modules: Modules, config: StepConfig, buffered: b
 def stage_numbers(stage: Stage, modules: Modules, config: StepConfig) -> dict[str, int]:
     """Numbers of each tensor that is trained, by its name."""
     ranks = ranks_of(config)._replace(context_ranks=1)
-    least = ranks.tensor_ranks if ranks.sequence else 1
-    one = config._replace(seq_len=least, batch=1, checkpointing="none", accumulated=False, ranks=ranks)
+    one = config._replace(seq_len=token_ranks(config), batch=1, checkpointing="none", accumulated=False, ranks=ranks)
     tape = PassTape(one, False)
     x = tape.input_leaf("received", (1, own_tokens(one), stage.stack.d_model), one.number_bytes)
     if stage.has_embedding:

@@ -50,7 +50,7 @@ from flops_bytes.memory.tape import (
     weight,
 )
 from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer, Stack
-from flops_bytes.parallel.rank_steps import Modules, Stage, ranks_of
+from flops_bytes.parallel.rank_steps import Modules, Stage, ranks_of, token_ranks
 
 # --8<-- [end:setup]
 
@@ -320,7 +320,7 @@ def column_linear(
     (_ColumnLinearAsyncCommunication); who `fuses_gradients` adds weights' elsewhere, and gathers into a new tensor
     (_LayerNormLinear in transformer_engine/pytorch/module/layernorm_linear.py), or of a head `gives_empty` ones
     (LinearWithGradAccumulationAndAsyncCommunication in megatron/core/tensor_parallel/layers.py)."""
-    tensor = ranks_of(config).tensor_ranks if ranks_of(config).sequence else 1
+    tensor = token_ranks(config)
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     of_matrix = None if fuses_gradients else Like(matrix.shape, matrix.itemsize, as_view=True)
     tape.enter()
@@ -340,7 +340,7 @@ def row_linear(
     tape: Tape, config: StepConfig, x: Tensor, name: str, outputs: int, fuses_gradients: bool = False
 ) -> Tensor:
     """One that they share by its inputs: all tokens' results are there before their sums are scattered."""
-    tensor = ranks_of(config).tensor_ranks if ranks_of(config).sequence else 1
+    tensor = token_ranks(config)
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     of_matrix = None if fuses_gradients else Like(matrix.shape, matrix.itemsize, as_view=True)
     own = (x.shape[0], x.shape[1] // tensor, outputs)
