@@ -146,7 +146,10 @@ assert 1.9 < narrower_share / tensor_wait_share[8] < 2
 
 # --8<-- [start:exercise_context]
 LONG, ROOM_BYTES = 131_072, 40e9
-long_bytes = {c: rank_activation_bytes(LLAMA_3_70B, AGAIN._replace(context=c), 0, LONG) for c in (1, 2, 4, 8, 16, 32)}
+long_bytes = {
+    context: rank_activation_bytes(LLAMA_3_70B, Layout(tensor=8, context=context, trainer="nanotron"), 0, LONG)
+    for context in (1, 2, 4, 8, 16, 32)
+}
 smallest_context = next(c for c, size in long_bytes.items() if size <= ROOM_BYTES)
 print(f"{long_bytes[1] / 1e9:.0f} GB, on {smallest_context} ranks {long_bytes[smallest_context] / 1e9:.0f} GB each")
 assert smallest_context == 16
