@@ -37,6 +37,7 @@ from published.layouts import GIB, Row, nearer, published_seconds
 NEAR = 0.15  # off by no more counts as near
 MIB = 2**20
 MFU_FLOORS = (30, 20, 10)  # percent
+NODE_GPUS = 8  # of all sources
 METERS: dict[str, Callable[[Any], int]] = {
     "allocated": lambda reading: reading.allocated_bytes,
     "reserved": lambda reading: reading.reserved_bytes[0],
@@ -53,6 +54,7 @@ class Run(NamedTuple):
     ended: str  # empty if it ran, else why it did not: memory, other, unclear
     memory: Mapping[str, Sequence[tuple[int, float]]]  # by meter: bytes of a GPU of this pipeline rank
     mfu_percent: float | None
+    old_engine: bool = False  # of its pipeline, before it was mended
 
 
 Cells = Mapping[str, str]
@@ -85,6 +87,8 @@ def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
     settings = head["settings"] | degrees | {"shape": shape} | told_stages(cells, shape)
     settings |= {"gpus": int(cells["dp"]) * degrees["tp"] * degrees["pp"]}
     settings |= {"micro_batch": int(cells["mbs"]), "micro_batches": int(cells["gradacc"])}
+    if settings["gpus"] > NODE_GPUS and cells["allreduce_gb_s"]:
+        settings |= {"bus_bandwidth": float(cells["allreduce_gb_s"]) * 1e9}
     label = f"{cells['model']}, DP {cells['dp']}, PP {cells['pp']}, TP {cells['tp']}, ZeRO {cells['zero']}"
     return Run(
         named("ultra-scale", label, settings, {"tokens_per_second_a_gpu": cells["tokens_per_second_per_gpu"]}),
@@ -92,6 +96,7 @@ def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
         cells["cause"],
         {"reserved": [(0, float(cells["reserved_gib"]) * GIB)] if cells["reserved_gib"] else []},
         float(cells["mfu_percent"]) if cells["mfu_percent"] else None,
+        degrees["pp"] > 1 and cells["after_pipeline_fix"] == "False",
     )
 
 
@@ -181,6 +186,7 @@ class Said(NamedTuple):
     rank_bytes: Mapping[str, Mapping[int, tuple[int, int]]]  # by meter and pipeline rank, between which it lies
     needs_bytes: Sequence[int]  # tensors of each pipeline rank when it holds most
     seconds: float  # of a step
+    seconds_are_least: bool  # because launches may set the pace
     lives: str  # the fullest rank, with what lies beside the tensors
     published_seconds: float | None
     refused: str  # the planner's sentence, if it plans no such run
@@ -193,7 +199,7 @@ def ask(run: Run) -> Said:
         question = read_question(settings, reader=read_model)
         answer = plan_layouts(None, read_model, meters=False, **settings)
     except ValueError as error:
-        return Said({}, (), 0.0, "", None, str(error).partition(";")[0])
+        return Said({}, (), 0.0, False, "", None, str(error).partition(";")[0])
     layout, beside = question.layout, answer["memory_bytes"]["allowance"]
     capacity_bytes = question.memory_bytes - beside
 
@@ -215,6 +221,7 @@ def ask(run: Run) -> Said:
         by_meter,
         [rank["needs_bytes"] - beside for rank in answer["ranks"]],
         answer["step_seconds"],
+        answer["seconds_are_least"],
         best,
         published_seconds(run.row, answer) if run.row.readings else None,
         "",
@@ -327,6 +334,24 @@ def ratios(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
     return found
 
 
+def kind_of_speed(run: Run, said: Said) -> str:
+    """Why a planned step may be too short; of several reasons the first."""
+    if run.old_engine:
+        return "old engine"
+    if said.seconds_are_least:
+        return "launches"
+    return "tensor across nodes" if run.row.settings["tp"] > NODE_GPUS else "others"
+
+
+def speeds(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
+    """Ratios of seconds by kind."""
+    found: dict[str, list[Ratio]] = {}
+    for run, said in asked:
+        if said.published_seconds:
+            found.setdefault(kind_of_speed(run, said), []).append((run, said.seconds / said.published_seconds))
+    return found
+
+
 def groups(found: Sequence[Ratio]) -> Iterator[tuple[str, list[float]]]:
     """All, by degree of pipeline and tensor parallelism, and by the least MFU."""
     yield "all", [ratio for _, ratio in found]
@@ -350,6 +375,12 @@ def table(source: str, asked: Sequence[tuple[Run, Said]]) -> Iterator[str]:
             errors = [abs(value - 1) for value in values]
             near = sum(error <= NEAR for error in errors) / len(errors)
             yield f"    {name:<12}{len(values):>9}{median(values):>14.3f}{median(errors):>14.1%}{near:>13.1%}"
+    for kind, of_kind in speeds(asked).items():
+        values = [ratio for _, ratio in of_kind]
+        errors = [abs(value - 1) for value in values]
+        held = sum(value <= 1 + NEAR for value in values) / len(values)
+        told = f"{len(values):>6}{median(values):>14.3f}{median(errors):>14.1%}"
+        yield f"  seconds, {kind:<20}{told}; no floor of {1 - held:.0%}"
     both = Counter((run.ended or "ran", said.lives != DIES) for run, said in asked if not said.refused)
     yield f"  {'':<22}{'fits':>8}{'does not':>10}"
     for ending, words in (("ran", "ran"), ("memory", "crashed for memory")):

@@ -54,7 +54,7 @@ from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import steps_like
 from flops_bytes.plan.training import card_format, cost, why_not_derived
 from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS
-from flops_bytes.time.layouts import FLOAT8, has_rates, rank_seconds, slowdowns, slowed
+from flops_bytes.time.layouts import FLOAT8, LAUNCHED_LAYER_SECONDS, has_rates, rank_seconds, slowdowns, slowed
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix"),
@@ -82,6 +82,9 @@ PARALLEL = {
         ("no", "yes"), "no", "what --tp sends is cut into pieces and sent while matmuls compute: asynchronous TP"
     ),
     "linear": Option(("16-bit", "float8"), "16-bit", "what linear layers multiply in; what is kept stays in 16 bits"),
+    "bus_bandwidth": Option(
+        "bandwidth", None, "of an all-reduce over all nodes, as nccl-tests prints it (busbw); if not given, as --link's"
+    ),
     "matmul_share": Option(
         "share", None, "of the peak, by matmuls while nothing waits; if not given, published rates of kernels"
     ),
@@ -138,7 +141,11 @@ class LayoutQuestion(NamedTuple):
 
 
 SHARES = ("with-ends", "even", "by-weight")
-READ_AS = {"count": "accumulation", "share": "mfu"}  # options of the planner's of the same kind
+READ_AS = {
+    "count": "accumulation",
+    "share": "mfu",
+    "bandwidth": "gpu_bandwidth",
+}  # options of the planner's of the same kind
 
 
 def read_own(name: str, value: Any) -> Any:
@@ -157,7 +164,8 @@ def read_own(name: str, value: Any) -> Any:
     try:
         return read_option(READ_AS[kind], value)
     except ValueError as error:
-        raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
+        read_as = READ_AS[kind].replace("_", "-")
+        raise ValueError(str(error).replace(f"--{read_as}", flag, 1)) from None
 
 
 def read_stages(text: str) -> str | tuple[int, ...]:
@@ -198,7 +206,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
-    a |= {"layouts": layout_options["layouts"], "rank": layout_options["rank"]}
+    a |= {name: layout_options[name] for name in ("layouts", "rank", "bus_bandwidth")}
     refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"])
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
@@ -288,7 +296,11 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
 
 
 def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
-    """Bytes a second that a GPU sends in a collective: inside its node, and by its network card."""
+    """Bytes a second that a GPU sends in a collective: inside its node, and by its network card.
+
+    A measured bus bandwidth is what a ring through all GPUs sends from node to node by all network cards together, and
+    includes what a collective loses.
+    """
     card, asked_link = row_name(a["gpu"]) if a["gpu"] else "", a["link"]
     node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
     network_link = "400 Gb/s"
@@ -298,9 +310,10 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
         node_link = asked_link or node_link
     if not node_link:
         raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
-    network_cards_a_gpu = (a["network_cards"] or a["node_gpus"]) / a["node_gpus"]
     node_rate, network_rate = (LINKS[link].bytes_per_second for link in (node_link, network_link))
-    return LINK_EFFICIENCY * node_rate, LINK_EFFICIENCY * network_cards_a_gpu * network_rate
+    network_cards = a["network_cards"] or a["node_gpus"]
+    leaving_bytes_per_second = a["bus_bandwidth"] or LINK_EFFICIENCY * network_cards * network_rate
+    return LINK_EFFICIENCY * node_rate, leaving_bytes_per_second / a["node_gpus"]
 
 
 def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
@@ -407,6 +420,13 @@ def seconds_by_line(
         computed=computed if rates_card else None,
         hides_tensor=a["hides"],
     )
+
+
+def computed_layer_seconds(question: LayoutQuestion, layout: Layout, seconds: Mapping[str, float]) -> float:
+    """What a rank computes of a layer and a micro-batch, its ends included, from its lines of a step."""
+    layers = max(sum(rank_layers(question.shape, layout, rank)) for rank in distinct_ranks(question.shape, layout))
+    passes = sum(seconds.get(line, 0.0) for line in COMPUTED if line != "update")
+    return passes / (layout.micro_batches * layers)
 
 
 def throughput(question: LayoutQuestion, layout: Layout, costs: LayoutCosts) -> dict[str, Any]:
@@ -557,6 +577,7 @@ def plan_layouts(
     least_seconds, most_seconds = (
         sum(seconds_by_line(question, layout, checkpointing, slowness).values()) for slowness in (0, 2)
     )
+    layer_seconds = computed_layer_seconds(question, layout, costs.seconds)
     needs_bytes = sum(lines.values())
     return {
         "parameters": {"total": total, "active": active},
@@ -586,6 +607,9 @@ def plan_layouts(
         **speeds,
         "least_step_seconds": least_seconds,
         "most_step_seconds": most_seconds,
+        "computed_layer_seconds": layer_seconds,
+        "launched_layer_seconds": LAUNCHED_LAYER_SECONDS,
+        "seconds_are_least": layer_seconds < LAUNCHED_LAYER_SECONDS,
         "layouts": [
             layout_flags(each, kind)
             | {

@@ -419,10 +419,11 @@ def parallel_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         how_long = f"{gib(each['bytes'])}, {each['seconds']:.3g} s; {each['collective']} of {over}"
         yield f"sent by {each['by']}", how_long
     yield "bubble", f"{answer['bubble_share']:.1%} of a step"
+    at_least, at_most = ("at least ", "at most ") if answer["seconds_are_least"] else ("", "")
     yield (
         "a step",
-        f"{answer['step_tokens']:,} tokens, {answer['step_seconds']:.4g} s; "
-        + (f"{answer['tokens_per_second']:,.0f} tokens/s"),
+        f"{answer['step_tokens']:,} tokens, {at_least}{answer['step_seconds']:.4g} s; "
+        + (f"{at_most}{answer['tokens_per_second']:,.0f} tokens/s"),
     )
     yield "  of these", ", ".join(f"{line} {seconds:.3g}" for line, seconds in answer["seconds"].items() if seconds)
     if answer["matmul_share"]:
@@ -430,7 +431,11 @@ def parallel_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         between = f"{answer['least_step_seconds']:.4g} and {answer['most_step_seconds']:.4g} s"
         yield "  by published rates", f"and as much longer as published steps took, eight of ten between {between}"
-    yield "MFU", f"{answer['mfu']:.1%}"
+    if answer["seconds_are_least"]:
+        computed, launched = (1e3 * answer[f"{what}_layer_seconds"] for what in ("computed", "launched"))
+        why = f"of a micro-batch a layer computes {computed:.2g} ms, and unless fused is launched in {launched:.2g} ms"
+        yield "  no estimate", f"{why}: the CPU may set the pace"
+    yield "MFU", f"{at_most}{answer['mfu']:.1%}"
     if answer["tokens"]:
         yield "training", f"{answer['tokens']:,} tokens, {days_and_cost(answer, answer)}"
     if answer["layouts_that_fit"] is not None:

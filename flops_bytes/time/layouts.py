@@ -35,6 +35,12 @@ from flops_bytes.time.rates import (
 # How many times as fast linear layers multiply in float8, by a pair of torchtitan's steps without such parallelism
 # (measurements/published/torchtitan.toml, "128 GPUs, FSDP", rows 1 and 2). A test derives it.
 FLOAT8 = 1.537
+# Operations of a layer, forward and backward, that PyTorch launches one by one if nothing fuses them: those of
+# transformers' Llama, which a test counts. And seconds from a launch to the next, in AMD-AGI/TraceLens's trace of
+# BERT-small on an H100 (171dd74; snippets/roofline.py).
+LAYER_OPERATIONS = 108
+LAUNCH_SECONDS = 54e-6
+LAUNCHED_LAYER_SECONDS = LAYER_OPERATIONS * LAUNCH_SECONDS
 ITEMSIZE = 2  # bytes of a number in 16 bits
 # --8<-- [end:setup]
 

@@ -20,8 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from flops_bytes.plan.meters import DIES
+from flops_bytes.time.layouts import LAUNCHED_LAYER_SECONDS
 from published.meters import FLAT_BYTES, Metered, ask_all, lives_of, read_lengths
-from published.ranks import Ratio, Run, ask_runs, choices, fits_at_first, ratios, ratios_at_first, read_runs
+from published.ranks import (
+    NODE_GPUS,
+    Ratio,
+    Run,
+    ask_runs,
+    choices,
+    fits_at_first,
+    ratios,
+    ratios_at_first,
+    read_runs,
+    speeds,
+)
 from published.readings import (
     NEAR,
     WHY,
@@ -39,6 +51,7 @@ from published.readings import (
     today,
 )
 
+FAST = 20  # percent of the peak that a run's matmuls reached, by its own MFU
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 _processes = os.cpu_count() or 1  # that share the questions
@@ -225,10 +238,27 @@ for tensor in (2, 8, 32):
     ]
     low, high = (statistics.median(ends) for ends in zip(*both_ends, strict=True))
     intervals[str(tensor)] = {"low_ratio": low, "high_ratio": high}
-step_errors = {
-    str(floor): how_far([ratio for run, ratio in ratios_now["seconds"] if (run.mfu_percent or 0) > floor])
-    for floor in (30, 20, 10)
+fast_runs = how_far([ratio for run, ratio in ratios_now["seconds"] if (run.mfu_percent or 0) > FAST])
+step_kinds: dict[str, dict[str, Any]] = {}
+for kind, of_kind in speeds(each for each in asked_runs if each[0].row.source == "ultra-scale").items():
+    step_kinds[kind.replace(" ", "_")] = how_far([ratio for _, ratio in of_kind]) | {
+        "ratio": statistics.median(ratio for _, ratio in of_kind),
+        "as_long_share": sum(ratio <= 1 for _, ratio in of_kind) / len(of_kind),
+    }
+launched_layer_seconds = LAUNCHED_LAYER_SECONDS
+bus_bytes_per_second = {  # of all-reduces that the runs measured on so many nodes
+    str(nodes): statistics.median(
+        run.row.settings["bus_bandwidth"]
+        for run, _ in asked_runs
+        if "bus_bandwidth" in run.row.settings and run.row.settings["gpus"] == nodes * NODE_GPUS
+    )
+    for nodes in (2, 8, 64)
 }
+old_engine_seconds = statistics.median(  # that it took longer, a micro-batch
+    ((said.published_seconds or 0) - said.seconds) / run.row.settings["micro_batches"]
+    for run, said in asked_runs
+    if run.old_engine and said.published_seconds
+)
 _chosen = choices([(run, said) for run, said in asked_runs if run.row.source == "ultra-scale"])
 best_layouts = {
     "groups": len(_chosen),
@@ -264,5 +294,5 @@ crashed_otherwise = sum(run.ended in ("other", "unclear") for run, _ in asked_ru
 for row, far_now in layouts.items():
     of_row = far_now["now"]
     print(f"{row:24}{of_row['readings']:4} {of_row['median_error_share']:.1%}, {of_row['within_share']:.0%}")
-print(crashes, step_errors, best_layouts)
+print(crashes, fast_runs, step_kinds, old_engine_seconds, best_layouts)
 # --8<-- [end:ranks]

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from flops_bytes.model.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from flops_bytes.parallel.layouts import Layout, exposed_seconds
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.parallel import plan_layouts
 from flops_bytes.plan.step_time import step_time
-from flops_bytes.time.layouts import FLOAT8, has_rates, layer_seconds, pass_bytes_per_second, rank_seconds, slowdowns
+from flops_bytes.time.layouts import (
+    FLOAT8,
+    LAUNCH_SECONDS,
+    LAYER_OPERATIONS,
+    has_rates,
+    layer_seconds,
+    pass_bytes_per_second,
+    rank_seconds,
+    slowdowns,
+)
 from flops_bytes.time.rates import AGREED, loss_moved_bytes
+from tests.conftest import ROOT
 
 CARD = "H100 SXM"
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": CARD, "gpus": 256, "context": 8192, "zero": 1}
@@ -84,3 +98,41 @@ def test_a_share_of_the_peak_is_taken_where_it_is_told_or_no_rates_are_known() -
     assert not has_rates(MIXTRAL_8X7B, CARD, "bf16_master") and not has_rates(LLAMA_3_8B, CARD, "fp32")
     told = plan_layouts(**SPLIT, matmul_share=0.5)
     assert told["least_step_seconds"] == told["step_seconds"] == told["most_step_seconds"]
+
+
+class Launched(TorchDispatchMode):
+    """Counts operations that compute something, and no views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = Counter[str]()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not operation.is_view and operation not in (
+            torch.ops.aten.detach.default,
+            torch.ops.aten._unsafe_view.default,
+        ):
+            self.operations[str(operation)] += 1
+        return operation(*args, **(kwargs or {}))
+
+
+def test_a_layer_of_transformers_llama_has_about_as_many_operations_as_are_launched() -> None:
+    transformers = pytest.importorskip("transformers")
+    llama = transformers.models.llama.modeling_llama
+    size = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.LlamaConfig(**size, attn_implementation="sdpa")
+    layer = llama.LlamaDecoderLayer(config, 0).to(torch.bfloat16)
+    x = torch.randn(1, 64, 256, dtype=torch.bfloat16, requires_grad=True)
+    positions = llama.LlamaRotaryEmbedding(config)(x, torch.arange(64)[None])
+    with Launched() as launched:
+        result = layer(x, position_embeddings=positions)
+        result = result[0] if isinstance(result, tuple) else result
+        result.backward(torch.ones_like(result))
+    assert launched.operations["aten.mm.default"] == 3 * 7
+    assert launched.operations.total() == pytest.approx(LAYER_OPERATIONS, rel=0.02)
+
+
+def test_launches_are_as_far_apart_as_the_book_says() -> None:
+    text = (ROOT / "snippets" / "roofline.py").read_text(encoding="utf-8")
+    (told,) = re.findall(r"^LAUNCH_SECONDS = (\S+)", text, re.MULTILINE)
+    assert float(told) == LAUNCH_SECONDS

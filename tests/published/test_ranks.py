@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from published.ranks import (
+    NODE_GPUS,
     Run,
     Said,
     ask,
@@ -19,6 +20,7 @@ from published.ranks import (
     read_first,
     read_head,
     read_runs,
+    speeds,
     table,
 )
 from tests.conftest import ROOT
@@ -106,7 +108,7 @@ def test_ratios_are_of_the_rank_that_was_read() -> None:
     (_, read), *_ = run.memory["reserved"]
     twice = {meter: {0: (0, int(2 * read)), 1: (0, 0)} for meter in ("allocated", "reserved")}
     twice["reserved"][0] = (int(2 * read), int(3 * read))
-    lines = list(table("one", [(run, Said(twice, [0, 0], 3.0, "lives", 2.0, ""))]))
+    lines = list(table("one", [(run, Said(twice, [0, 0], 3.0, False, "lives", 2.0, ""))]))
     told = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("    all")}
     assert told == {"all": ["1", "1.500", "50.0%", "0.0%"]}  # of seconds, which come after
     assert any(line.split()[:3] == ["all", "1", "2.000"] for line in lines)
@@ -119,9 +121,40 @@ def test_what_the_planner_would_choose_is_compared_with_the_fastest_of_its_group
     other = next(each for each in runs if each.row.settings["shape"] != run.row.settings["shape"])
 
     def said(planned: float, published: float) -> Said:
-        return Said({}, [], planned, "lives", published, "")
+        return Said({}, [], planned, False, "lives", published, "")
 
     two = [(run, said(1.0, 4.0)), (run, said(1.0, 5.0)), (other, said(0.5, 1.0))]
     assert choices(two) == []  # two layouts are no choice, and another model's is none of them
     (found,) = choices([*two, (run, said(2.0, 2.0))])
     assert found == (3, 2 / 5, 2 / 4)
+
+
+def test_why_a_step_may_be_planned_too_short_is_told_before_it_is_compared() -> None:
+    ran = [run for run in RUNS if run.row.source == "ultra-scale" and not run.ended]
+    old = next(run for run in ran if run.old_engine)
+    split, near = (
+        next(run for run in ran if not run.old_engine and (run.row.settings["tp"] > NODE_GPUS) == across)
+        for across in (True, False)
+    )
+
+    def said(least: bool) -> Said:
+        return Said({}, [], 3.0, least, "lives", 2.0, "")
+
+    found = speeds([(old, said(True)), (split, said(True)), (split, said(False)), (near, said(False))])
+    assert {kind: len(each) for kind, each in found.items()} == {
+        "old engine": 1,
+        "launches": 1,
+        "tensor across nodes": 1,
+        "others": 1,
+    }
+    assert all(ratio == 3.0 / 2.0 for each in found.values() for _, ratio in each)
+
+
+def test_rows_of_several_nodes_are_planned_with_their_own_bandwidth() -> None:
+    for run, cells in zip(RUNS, read_cells(FOLDER, "ultra-scale"), strict=False):
+        told = run.row.settings.get("bus_bandwidth")
+        assert told == (
+            float(cells["allreduce_gb_s"]) * 1e9
+            if cells["allreduce_gb_s"] and int(cells["dp"]) * int(cells["tp"]) * int(cells["pp"]) > NODE_GPUS
+            else None
+        )

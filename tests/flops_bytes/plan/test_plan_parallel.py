@@ -124,6 +124,27 @@ def test_an_answer_is_what_the_formulas_say() -> None:
     assert found["mfu"] < 0.5
 
 
+def test_a_measured_bus_bandwidth_is_shared_by_the_cards_of_a_node() -> None:
+    measured, nominal = (plan_layouts(**SPLIT, meters=False, bus_bandwidth=told) for told in ("80GB/s", None))
+    for answer, network in ((measured, 80e9 / 8), (nominal, 0.8 * 50e9)):
+        rate = {each["by"]: each["bytes_per_second"] for each in answer["sent"]}
+        assert rate == {"tensor": 0.8 * 450e9, "pipeline": network, "data": network}
+    with pytest.raises(ValueError, match=r"^--bus-bandwidth: 'much' is not a number above 0"):
+        plan_layouts(**SPLIT, bus_bandwidth="much")
+
+
+def test_where_a_layer_is_computed_before_it_is_launched_the_seconds_are_a_floor() -> None:
+    large, small = (plan_layouts(**SPLIT | {"context": length}, meters=False) for length in (8192, 2048))
+    for answer, least in ((large, False), (small, True)):
+        assert answer["seconds_are_least"] is least
+        computed = sum(answer["seconds"][line] for line in ("matmuls", "attention", "element-wise"))
+        layers = max(rank["layers"] for rank in answer["ranks"])
+        passes = answer["layout"]["micro_batches"] * layers
+        assert answer["computed_layer_seconds"] == pytest.approx(computed / passes)
+    shown = command(SPLIT | {"context": 2048}).stdout
+    assert "tokens, at least " in shown and "  no estimate " in shown and "at least" not in command(SPLIT).stdout
+
+
 def test_zero_3_in_a_pipeline_keeps_what_it_gathers_and_sends_once_a_step() -> None:
     inside, alone = Layout(data=8, pipeline=4, zero=3, micro_batches=8), Layout(data=8, zero=3, micro_batches=8)
     assert once_a_step(inside).zero == 1 and once_a_step(alone) is alone
