@@ -16,12 +16,13 @@ MODELS = ("model", "config", "shape")  # the ways to say one
 MOST_LAYERS = 256  # whose steps are gone through, a second for 126
 
 
-def plan(*, meters: Any = True, **asked: Any) -> dict[str, Any]:
+def plan(*, meters: Any = True, find: Any = False, **asked: Any) -> dict[str, Any]:
     """What training or serving takes: options of the command line (gpu_memory for --gpu-memory) in, numbers out.
 
     What is not given is chosen for the model and the cards (flops_bytes.plan.assumptions), and stands under `assumed`.
     With `meters` a training's step goes through a simulated allocator, which takes a part of a second: what will be
-    allocated, reserved, and shown by nvidia-smi, and whether the run lives.
+    allocated, reserved, and shown by nvidia-smi, and whether the run lives. With `find` other ways to train stand under
+    `ways`, of what is not given, that fit: the fastest first (flops_bytes.plan.ways).
     Raises ValueError with a sentence that names the option and the mend.
     """
     from flops_bytes.plan import parallel, rl, stacks
@@ -35,10 +36,13 @@ def plan(*, meters: Any = True, **asked: Any) -> dict[str, Any]:
         if name in told:
             why = "is not derived for" if is_rl else "belongs to"
             raise ValueError(f"--{name.replace('_', '-')}: it {why} --task rl; leave it out")
+    if find and (is_rl or parallel.is_asked(told) or told.get("task") == "serve"):
+        raise ValueError("--find: it is of trainings that split no layer; leave it out, or give --layouts for layouts")
     if is_rl:
         return with_verdict(rl.plan_grpo(stacks.read_model, **stored(told)), told)
     if not parallel.is_asked(told):
         answer = stacks.plan_model(**told)
+        answer |= {"ways": ways_of(told, answer, meters)} if find else {}
         return with_meters(told, answer) if meters else answer
     assumed = {} if "context" in told else {"context": context_of_layout(told)}
 
@@ -47,6 +51,26 @@ def plan(*, meters: Any = True, **asked: Any) -> dict[str, Any]:
 
     answer = plan_one(assumed | told)
     return answer | {"assumed": assumed, "remedies": remedies(assumed | told, answer, plan_one)}
+
+
+def ways_of(told: Mapping[str, Any], answer: Mapping[str, Any], meters: bool) -> list[dict[str, Any]]:
+    """The ways to train that fit, as rows of an answer; with `meters` those that live, by the simulated allocator.
+
+    Raises ValueError where a step's bytes are not derived.
+    """
+    from flops_bytes.plan.ways import find_ways, way_row
+
+    if answer["peaks_at"] is None:
+        raise ValueError("--find: what a step of this model holds is not derived; leave it out")
+    question, rows = settled_question(told, answer), []
+    for way in find_ways(question, told):
+        row = way_row(way, told)
+        if meters and row["fits"] and question.model.stack.depth <= MOST_LAYERS:
+            row |= judge_meters(row, read_meters(way.options, question.model, answer["gpu_bytes"]))
+            if not row["fits"]:
+                continue
+        rows.append(row)
+    return rows
 
 
 def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

@@ -141,6 +141,9 @@ def main(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_argument(
+        "--find", action="store_true", help="what else fits, the fastest first; what is asked for stays"
+    )
     parser.add_argument("--explain", action="store_true", help="print every line of the answer, not the dozen")
     parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
     parser.add_argument(
@@ -156,13 +159,14 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(*flags, help=option.meaning.replace("%", "%%"), metavar="…")
     told = vars(parser.parse_args(arguments))
     as_json, explain, schema, path = (told.pop(name) for name in ("json", "explain", "schema", "snapshot"))
+    find = told.pop("find")
     if schema:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:
         once = with_config(asked)
-        found = plan(**once)
+        found = plan(find=find, **once)
         if path:
             write_step(path, once, found)
         if as_json:

@@ -248,7 +248,10 @@ def serving_brief(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def alternatives(answer: dict[str, Any]) -> Iterator[str]:
-    """Other methods, and what frees memory until it fits with room."""
+    """Other methods, and what frees memory until it fits with room; or the ways that were asked for."""
+    if "ways" in answer:
+        yield from way_lines(answer["ways"])
+        return
     for row in other_methods(answer):
         yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
     if answer["verdict"] == WITH_ROOM:
@@ -259,6 +262,28 @@ def alternatives(answer: dict[str, Any]) -> Iterator[str]:
             break
     if answer["headroom_bytes"] < 0 and answer.get("fewest_gpus"):
         yield f"Fewest GPUs on which it fits: {answer['fewest_gpus']:,}."
+
+
+GIVEN_UP = {
+    "adapters": "trains adapters alone",
+    "frozen in 4 bits": "with the rest frozen in 4 bits",
+    "moments in 8 bits": "rounds moments to 8 bits",
+    "host": "moves state to the host and back, for a time that is not known here",
+}
+
+
+def way_lines(ways: list[dict[str, Any]]) -> Iterator[str]:
+    """What else fits, the fastest first, as options to add."""
+    yield ""
+    missing = not any(way["fits"] for way in ways)
+    yield "Nothing fits; least is needed of" if missing else "What fits, the fastest first; what you asked for stays:"
+    for number, way in enumerate(ways, start=1):
+        options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in way["options"].items())
+        at_most = "at most " if "host" in way["gives_up"] else ""
+        speed = "" if missing else f", {at_most}{way['tokens_per_second']:,.0f} tokens/s"
+        yield f"  {number}  {options}: {short_gib(way['needs_bytes'])}, {way['verdict']}{speed}"
+        if way["gives_up"]:
+            yield f"     {', '.join(GIVEN_UP[name] for name in way['gives_up'])}"
 
 
 # --8<-- [end:brief]

@@ -709,11 +709,38 @@ def limits(a: Options, model: Model, memory_bytes: float) -> dict[str, Any]:
     }
 
 
+def matmul_rate(a: Options, model: Model, peaks: Mapping[str, float], dtype: str) -> tuple[float, float]:
+    """The share of a model's FLOPs that are in fewer bits than the recipe's, and FLOP/s at the peaks of both."""
+    if a["matmuls"] == "as-recipe":
+        return 0.0, peaks[dtype]
+    part_flops = forward_flops(model.stack, a["context"], causal=a["pairs"] == "causal")
+    return low_precision_rate(part_flops, peaks[dtype], peaks[FORMATS[a["matmuls"]].peak])
+
+
+def step_timing(a: Options, model: Model, flops: Mapping[str, float], flop_per_second: float, peak: float) -> Timing:
+    """What a step's time is made of, from the FLOPs of a token, at an MFU of 1."""
+    forward = sum(forward_flops(model.stack, a["context"], causal=a["pairs"] == "causal").values()) / a["context"]
+    muon_seconds = 0.0
+    if a["optimizer"] == "muon":  # each matrix on one of the GPUs, where state is shared
+        muon_seconds = muon_flops(dense_decoder(model)) / peak / (a["gpus"] if a["zero"] != "0" else 1)
+    return Timing(
+        zero=int(a["zero"]),
+        accumulation=a["accumulation"],
+        backward_share=1 - forward / flops["device"],
+        peak_tokens_per_second=1 / training_seconds(flops["model"], a["gpus"], flop_per_second, mfu=1),
+        recompute_factor=flops["device"] / (flops["device"] - flops["again"]),
+        muon_seconds=muon_seconds,
+        network=read_network(a),
+        sent_bytes=sent_bytes(a, model),
+        step_tokens=a["gpus"] * a["micro_batch"] * a["accumulation"] * a["context"],
+    )
+
+
 def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
     """What training takes, from options that are read; at least, of a kind whose steps are not derived."""
-    stack, gpu, gpus = model.stack, read_gpu(a), a["gpus"]
+    stack, gpu = model.stack, read_gpu(a)
     peaks = gpu.peak_flop_per_second
-    dtype, causal = read_format(a, peaks), a["pairs"] == "causal"
+    dtype = read_format(a, peaks)
     refuse(a, model, peaks)
     why, counts = why_not_derived(a, model), parameters(stack)
     trained = sum(counts.values()) if why else count_trained(a, model)
@@ -722,24 +749,9 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
 
     flops_by_pairs = {name: flops_a_token(a, model, name == "causal") for name in ("all", "causal")}
     flops = flops_by_pairs[a["pairs"]]
-    step_tokens: int = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
-    part_flops = forward_flops(stack, a["context"], causal=causal)
-    flop_per_second, muon_seconds = peaks[dtype], 0.0
-    if a["matmuls"] != "as-recipe":
-        share, flop_per_second = low_precision_rate(part_flops, peaks[dtype], peaks[FORMATS[a["matmuls"]].peak])
-    if a["optimizer"] == "muon":  # each matrix on one of the GPUs, where state is shared
-        muon_seconds = muon_flops(dense_decoder(model)) / peaks[dtype] / (gpus if a["zero"] != "0" else 1)
-    timing = Timing(
-        zero=int(a["zero"]),
-        accumulation=a["accumulation"],
-        backward_share=1 - sum(part_flops.values()) / a["context"] / flops["device"],
-        peak_tokens_per_second=1 / training_seconds(flops["model"], gpus, flop_per_second, mfu=1),
-        recompute_factor=flops["device"] / (flops["device"] - flops["again"]),
-        muon_seconds=muon_seconds,
-        network=read_network(a),
-        sent_bytes=sent_bytes(a, model),
-        step_tokens=step_tokens,
-    )
+    share, flop_per_second = matmul_rate(a, model, peaks, dtype)
+    timing = step_timing(a, model, flops, flop_per_second, peaks[dtype])
+    step_tokens = timing.step_tokens
     speed_option = next((name for name in SPEEDS if a[name]), None)
     if speed_option:  # what was measured has all waits in it
         asked_speed = a[speed_option]

@@ -104,7 +104,7 @@ class Launched(TorchDispatchMode):
     """Counts operations that compute something, and no views."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operations = Counter[str]()
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
