@@ -81,8 +81,8 @@ UNASKED_VALUES = {  # of options that it has a field for
 }
 WANTED = {"planner.answer": ["answer", "completed", "gib"]}
 STACKS = {"planner.stacks": ["answer_any"]}
-METERS = {"planner.meters": ["metered"], "planner.answer": ["recomputing"]}
-METERS_ANY = {"planner.stacks": ["metered_any", "recomputing_any"]}
+METERS = {"planner.meters": ["metered", "listed"], "planner.answer": ["recomputing"]}
+METERS_ANY = {"planner.stacks": ["metered_any", "listed_any", "recomputing_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),

@@ -20,12 +20,13 @@ function say(data) {
     else postMessage({ error: message });
   }
 }
-async function measure({ turn, data, found, language, stack }) {
+async function measure({ turn, data, found, language, stack, whole }) {
   const fields = new Map(Object.entries(data)), meters = await import("./planner-meters.js");
   try {
-    const { metered, recomputing } = stack ? await (await import("./planner-stacks.js")).meters() : meters.default(shared), said = metered(fields, found);
+    const { metered, listed, recomputing } = stack ? await (await import("./planner-stacks.js")).meters() : meters.default(shared), said = metered(fields, found);
     postMessage({ turn, said, meters: meters.tell(said, language) });
     postMessage({ turn, more: recomputing(fields) }); // two steps more
+    if (whole) postMessage({ turn, ways: { told: meters.ways(language), rows: listed(fields, found) } }); // and some more
   } catch ({ message }) {
     postMessage({ turn, error: message });
   }
@@ -42,11 +43,13 @@ class Planner {
     this.place = document.querySelector("form.planner + .planner-answer");
     for (const option of form.elements.model.options) option.value = called(option);
     this.first = this.state();
+    this.pressed = []; // fields that a way that fits filled in
     form.dataset.started = "";
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
     form.addEventListener("input", ({ target }) => {
       target.told = true;
+      this.pressed = this.pressed.filter((name) => name !== target.name);
       this.show(true);
     });
     this.restore();
@@ -109,9 +112,10 @@ class Planner {
     this.turn = ++turns;
   }
 
-  hear({ said, more, error, words, meters, turn }) {
+  hear({ said, more, ways, error, words, meters, turn }) {
     this.hold();
     if (more) return this.recompute(more);
+    if (ways) return ways.rows.length && this.place?.prepend(this.ways(ways));
     this.busy = false;
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again || (said && this.outgrown(said.get("found")))) return this.show();
@@ -121,7 +125,7 @@ class Planner {
     if (said) {
       const found = said.get("found");
       this.fill(found, said.get("shown"), said.get("command"), said.get("ignored"), meters);
-      if (!turn && found.get("peaks_at")) this.measure({ turn: this.turn, data: this.state(), found, language: this.words.language, stack: !!words });
+      if (!turn && found.get("peaks_at")) this.measure({ turn: this.turn, data: { ...this.state(), pressed: this.pressed.join(" ") }, found, language: this.words.language, stack: !!words, whole: !!this.place });
     }
     else if (!away) text = this.refused(error);
     this.strip.classList.toggle("wrong", text);
@@ -299,6 +303,34 @@ class Planner {
       if (rows.length) tables.splice(group === "memory" ? 2 : 0, 0, this.table(rows));
       return element("section", { "data-group": group }, element("p", { class: "planner-title" }, name), ...tables);
     }), this.notes(told, found, command));
+  }
+
+  /* What fits, the fastest first: a press fills it in. */
+  ways({ told, rows: ways }) {
+    const { words } = this, name = (option, value) => ({
+      trained: words.chosen.trained[value],
+      checkpointing: words.rungs[`${value} checkpointing`]?.[0] ?? words.chosen.checkpointing[value],
+      zero: words.rungs[`ZeRO ${value}`]?.[0] ?? told.whole,
+      chunks: words.rungs["loss in 8 chunks"][0],
+      optimizer: words.rungs["8-bit AdamW"][0],
+      offload: words.rungs["state in the host's memory"][0],
+    })[option] ?? this.write(told[option], { value });
+    const rows = ways.map((way) => {
+      const options = [...way.get("options")], given_up = way.get("gives_up"), { speed } = Object.fromEntries(way);
+      const taken = options.every(([option, value]) => this.form.elements[option].value === String(value));
+      const press = element("button", { type: "button", class: "planner-way", "aria-pressed": taken }, options.map(([option, value]) => name(option, value)).join(words.separator));
+      press.addEventListener("click", () => {
+        for (const option of this.pressed) this.form.elements[option].value = standard(this.form.elements[option]) ?? "";
+        for (const [option, value] of options) Object.assign(this.form.elements[option], { value, told: true });
+        this.pressed = options.map(([option]) => option);
+        this.show(true);
+      });
+      const changed = given_up.map((each) => told.gives_up[each]).join(words.separator) || told.nothing;
+      const needs = this.write(words.then, { needs: way.get("needs"), verdict: words.verdict[way.get("verdict")] });
+      return [press, needs, given_up.includes("host") ? this.write(told.at_most, { speed }) : speed, changed];
+    });
+    const title = ways[0].get("verdict") === "does not fit" ? told.least : told.title;
+    return element("section", { "data-group": "ways" }, element("p", { class: "planner-title" }, title), this.table(rows, told.heads));
   }
 
   /* What it needs, how long it takes and what it costs, for the eye: of good steps, and of a whole run below them. */

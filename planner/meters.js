@@ -23,3 +23,5 @@ export function tell(answer, language) {
   const more = growing && growing !== "dies" ? [[words.expandable, values.growing_reserved, ""]] : [];
   return { sizes: [values.allocated, values.reserved, values.smi], said, verdict, title: words.title, rows: [...rows, ...more] };
 }
+/* With what words the form lists what else fits. */
+export function ways(language) { return WORDS[language].ways; }

@@ -11,14 +11,25 @@ from flops_bytes.plan.assumptions import CompleteQuestion, complete_question
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.meters import judge_meters, read_meters
 from flops_bytes.plan.model import read_named
+from flops_bytes.plan.ways import living_rows
 from planner.answer import asked, gib, written
 
 
 def metered(fields: dict[str, str], found: dict[str, Any]) -> dict[str, Any]:
     """An answer to a training again, with its verdict after the allocator and what is shown of the meters: of the few
     models that are known to planner/answer.py."""
-    told = settled(asked(fields), found)
-    return with_meters(fields, found, complete_question(told, told, read_named))
+    return with_meters(fields, found, complete_named(settled(asked(fields), found)))
+
+
+def listed(fields: dict[str, str], found: dict[str, Any]) -> list[dict[str, Any]]:
+    """What else fits and lives, the fastest first; of the same models."""
+    said = unpressed(fields, found)
+    return shown_ways(complete_named(said), said)
+
+
+def complete_named(options: dict[str, Any]) -> CompleteQuestion:
+    """A question of which nothing is left open."""
+    return complete_question(options, options, read_named)
 
 
 def with_meters(fields: dict[str, str], found: dict[str, Any], question: CompleteQuestion) -> dict[str, Any]:
@@ -27,6 +38,27 @@ def with_meters(fields: dict[str, str], found: dict[str, Any], question: Complet
     meters = read_meters(question.a, question.model, found["gpu_bytes"])
     answer = written(fields, options, found | {"meters": meters} | judge_meters(found, meters))
     return answer | {"meters": shown_meters(meters)}
+
+
+def unpressed(fields: dict[str, str], found: dict[str, Any]) -> dict[str, Any]:
+    """What somebody said: without fields that a press on a way that fits filled in, so that others are listed too."""
+    pressed = fields.get("pressed", "").split(" ")
+    return {name: value for name, value in settled(asked(fields), found).items() if name not in pressed}
+
+
+def shown_ways(question: CompleteQuestion, said: dict[str, Any]) -> list[dict[str, Any]]:
+    """What fits, the fastest first: the fields to fill in, and what comes of it; nothing, if all was said."""
+    return [
+        {
+            "options": row["options"],
+            "gives_up": row["gives_up"],
+            "needs": gib(row["needs_bytes"]),
+            "verdict": row["verdict"],
+            "speed": f"{row['tokens_per_second']:,.0f}",
+        }
+        for row in living_rows(question, said)
+        if row["options"]
+    ]
 
 
 def shown_meters(meters: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,6 @@ export default function (fields) {
   }
 };
 export const meters = async () => {
-  const { metered_any: metered, recomputing_any: recomputing } = (await import("./planner-stacks-meters.js")).default(shared);
-  return { metered, recomputing };
+  const { metered_any: metered, listed_any: listed, recomputing_any: recomputing } = (await import("./planner-stacks-meters.js")).default(shared);
+  return { metered, listed, recomputing };
 };

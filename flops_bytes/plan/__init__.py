@@ -58,19 +58,14 @@ def ways_of(told: Mapping[str, Any], answer: Mapping[str, Any], meters: bool) ->
 
     Raises ValueError where a step's bytes are not derived.
     """
-    from flops_bytes.plan.ways import find_ways, way_row
+    from flops_bytes.plan.ways import find_ways, living_rows, way_row
 
     if answer["peaks_at"] is None:
         raise ValueError("--find: what a step of this model holds is not derived; leave it out")
-    question, rows = settled_question(told, answer), []
-    for way in find_ways(question, told):
-        row = way_row(way, told)
-        if meters and row["fits"] and question.model.stack.depth <= MOST_LAYERS:
-            row |= judge_meters(row, read_meters(way.options, question.model, answer["gpu_bytes"]))
-            if not row["fits"]:
-                continue
-        rows.append(row)
-    return rows
+    question = settled_question(told, answer)
+    if meters and question.model.stack.depth <= MOST_LAYERS:
+        return living_rows(question, told)
+    return [way_row(way, told) for way in find_ways(question, told)]
 
 
 def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

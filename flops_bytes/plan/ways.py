@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.plan.assumptions import CompleteQuestion
 from flops_bytes.plan.evidence import MISSES, WITH_ROOM, judge_fit
+from flops_bytes.plan.meters import judge_meters, read_meters
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import read_gpu
 from flops_bytes.plan.training import (
@@ -40,7 +41,7 @@ class Way(NamedTuple):
     headroom_bytes: float
 
 
-def given_up(a: Options) -> frozenset[str]:
+def given_up(a: Options) -> list[str]:
     """What is not as in a training of all weights with AdamW in float32 on the card."""
     is_so = {
         "adapters": a["lora"],
@@ -48,7 +49,7 @@ def given_up(a: Options) -> frozenset[str]:
         "moments in 8 bits": is_eight_bit(a),
         "host": a["offload"] != "no",
     }
-    return frozenset(name for name, given in is_so.items() if given)
+    return [name for name, given in is_so.items() if given]
 
 
 def find_ways(question: CompleteQuestion, given: Mapping[str, Any]) -> list[Way]:
@@ -56,24 +57,33 @@ def find_ways(question: CompleteQuestion, given: Mapping[str, Any]) -> list[Way]
 
     `given` is what somebody said, and stays.
     """
-    model, fixed = question.model, {name for name in TRIED if given.get(name) is not None}
-    if given.get("lora") is not None:
-        fixed |= {"trained"}
-    found = [way for result in results(question.a, fixed) if (way := quickest(result, fixed, model))]
+    model, fixed = question.model, fixed_options(given)
+    tried = [quickest(result, fixed, model) for result in results(question.a, fixed)]
+    found = sorted([way for way in tried if way], key=lambda way: (way.seconds, losses_of(way), way.needs_bytes))
     fitting = [way for way in found if way.verdict != MISSES]
-    fitting.sort(key=lambda way: (way.seconds, len(given_up(way.options)), "host" in given_up(way.options)))
     if not fitting:
         return sorted(found, key=lambda way: way.needs_bytes)[:1]
-    return [way for place, way in enumerate(fitting) if not any(spares(other, way) for other in fitting[:place])]
+    return [way for place, way in enumerate(fitting) if not any([spares(other, way) for other in fitting[:place]])]
+
+
+def fixed_options(given: Mapping[str, Any]) -> list[str]:
+    """Of the options that are tried, those that somebody said."""
+    fixed = [name for name in TRIED if given.get(name) is not None]
+    return [*fixed, "trained"] if given.get("lora") is not None else fixed
+
+
+def losses_of(way: Way) -> float:
+    """How much a way gives up, to tell apart those that are as fast; what the host takes is not known."""
+    return sum([1.5 if name == "host" else 1 for name in given_up(way.options)])
 
 
 def spares(other: Way, way: Way) -> bool:
     """Whether a way that is as fast gives up no more, with as much room."""
     roomy = other.verdict == WITH_ROOM or way.verdict != WITH_ROOM
-    return roomy and given_up(other.options) <= given_up(way.options)
+    return roomy and all([name in given_up(way.options) for name in given_up(other.options)])
 
 
-def results(a: Options, fixed: set[str]) -> Iterator[Options]:
+def results(a: Options, fixed: list[str]) -> Iterator[Options]:
     """A question asked of each result that it may have."""
     methods = [a] if "trained" in fixed else method_options(a)
     optimizers = ["adamw-8bit"] if a["optimizer"] == "adamw" and "optimizer" not in fixed else []
@@ -83,13 +93,13 @@ def results(a: Options, fixed: set[str]) -> Iterator[Options]:
                 yield method | {"optimizer": optimizer, "offload": offload}
 
 
-def settings(a: Options, fixed: set[str]) -> Iterator[Options]:
+def settings(a: Options, fixed: list[str]) -> Iterator[Options]:
     """Of one result, all ways to compute it, but for the loss: what takes most memory first."""
     sequences = a["micro_batch"] * a["accumulation"]
     micro_batches = [sequences // parts for parts in range(1, sequences + 1) if sequences % parts == 0]
     for checkpointing in [a["checkpointing"]] if "checkpointing" in fixed else ["none", "per-op", "full"]:
         for stage in [a["zero"]] if "zero" in fixed else [str(stage) for stage in zero_stages(a)] or [a["zero"]]:
-            for size in [a["micro_batch"]] if {"micro_batch", "accumulation"} & fixed else micro_batches:
+            for size in [a["micro_batch"]] if "micro_batch" in fixed or "accumulation" in fixed else micro_batches:
                 shared = {"micro_batch": size, "accumulation": sequences // size}
                 yield a | shared | {"checkpointing": checkpointing, "zero": stage}
 
@@ -111,10 +121,10 @@ def seconds_a_token(a: Options, model: Model) -> float:
     return assumed_seconds(timing, a["mfu"] or STEP_MFU) / timing.step_tokens
 
 
-def quickest(result: Options, fixed: set[str], model: Model) -> Way | None:
+def quickest(result: Options, fixed: list[str], model: Model) -> Way | None:
     """The fastest that fits with room, or on paper, or else the one that needs least."""
     memory_bytes = read_gpu(result).memory_bytes
-    is_fixed = fixed & {"loss", "chunks"} or result["loss"] == "fused"
+    is_fixed = "loss" in fixed or "chunks" in fixed or result["loss"] == "fused"
     losses: list[Options] = [{}] if is_fixed else [{}, {"loss": "plain", "chunks": CHUNKS}]
     planned = [a for a in settings(result, fixed) if is_planned(a, model)]
 
@@ -129,7 +139,7 @@ def quickest(result: Options, fixed: set[str], model: Model) -> Way | None:
     if least.verdict == MISSES:
         return least
     on_paper = None
-    for seconds, _, a in sorted((seconds_a_token(a, model), place, a) for place, a in enumerate(planned)):
+    for seconds, _, a in sorted([(seconds_a_token(a, model), place, a) for place, a in enumerate(planned)]):
         for loss in losses:
             way = judged(a | loss, seconds)
             if way.verdict == WITH_ROOM:
@@ -147,10 +157,23 @@ def way_row(way: Way, given: Mapping[str, Any]) -> dict[str, Any]:
     unsaid = [name for name in TRIED if given.get(name) is None and not follows.get(name)]
     return {
         "options": {name: a[name] for name in unsaid if a[name] is not None and a[name] != usual.get(name)},
-        "gives_up": sorted(given_up(a)),
+        "gives_up": given_up(a),
         "needs_bytes": way.needs_bytes,
         "headroom_bytes": way.headroom_bytes,
         "verdict": way.verdict,
         "fits": way.verdict != MISSES,
         "tokens_per_second": 1 / way.seconds,
     }
+
+
+def living_rows(question: CompleteQuestion, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ways as rows, without those that die in the simulated allocator, through which each goes that fits."""
+    memory_bytes = read_gpu(question.a).memory_bytes
+    rows = []
+    for way in find_ways(question, given):
+        row = way_row(way, given)
+        if row["fits"]:
+            row |= judge_meters(row, read_meters(way.options, question.model, memory_bytes))
+        if row["fits"] or way.verdict == MISSES:
+            rows.append(row)
+    return rows

@@ -16,11 +16,12 @@ from flops_bytes.plan import options as plan_options
 from flops_bytes.plan import plan, settled_question
 from flops_bytes.plan.meters import fixed_lengths, run_of
 from flops_bytes.plan.options import ROWS
+from flops_bytes.plan.table import GIVEN_UP
 from flops_bytes.plan.training import bytes_by_moment
 from planner import words
 from planner.answer import answer
-from planner.meters import metered, shown_meters
-from planner.stacks import answer_any, metered_any
+from planner.meters import listed, metered, shown_meters
+from planner.stacks import answer_any, listed_any, metered_any
 from tests.flops_bytes.stack_cases import CASES
 from tests.planner.test_planner_script import Pasted
 
@@ -30,8 +31,9 @@ const own = (x) => x instanceof Map ? [...x].map(([name, each]) => [name, own(ea
   : Array.isArray(x) ? x.map(own) : typeof x === "bigint" ? String(x) : x ?? null;
 const measured = (text) => JSON.stringify(JSON.parse(text).map((told) => {
   const fields = new Map(Object.entries(told));
-  const said = later(shared).LATER(fields, FIRST(fields).get("found"));
-  return own([said.get("found").get("meters"), said.get("meters"), said.get("shown")]);
+  const found = FIRST(fields).get("found"), said = later(shared).LATER(fields, found);
+  const ways = fields.has("pressed") ? later(shared).LISTED(fields, found) : null;
+  return own([said.get("found").get("meters"), said.get("meters"), said.get("shown"), ways]);
 }));
 """
 SMALL: dict[str, str] = {"model": "gpt2", "gpu": "other", "gpu_memory": "80GB", "gpu_peak": "100T", "context": "1024"}
@@ -47,8 +49,11 @@ ASKED: list[dict[str, str]] = [
     SMALL | {"optimizer": "adamw-8bit", "gpus": "2", "zero": "1", "allowance": "2GB", "gpu": "RTX 4090"},
 ]
 ASKED += [SMALL | {"context": "256", "micro_batch": "2", "lengths": text} for text in ("packed", "64-512", "9 300 70")]
+OPEN = SMALL | {"trained": "", "checkpointing": "", "gpu_memory": "3GiB", "pressed": ""}
+ASKED += [OPEN, OPEN | {"gpus": "8", "accumulation": "4", "chunks": "8", "pressed": "chunks zero"}]
 KINDS = [{"model_type": kind} | config for kind, config in (CASES[name] for name in ("qwen3", "gpt_oss"))]
 ASKED += [SMALL | {"model": "config", "config": json.dumps(config), "context": "64"} for config in KINDS]
+ASKED[-1] |= {"pressed": "trained checkpointing"}
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +68,12 @@ def read() -> list[tuple[dict[str, str], dict[str, Any]]]:
 def measured(fields: dict[str, str]) -> dict[str, Any] | None:
     """As the page asks."""
     if "config" in fields:
-        return metered_any(fields, answer_any(fields)["found"])
-    return metered(fields, answer(fields)["found"])
+        found = answer_any(fields)["found"]
+        told, ways = metered_any(fields, found), listed_any(fields, found) if "pressed" in fields else None
+    else:
+        found = answer(fields)["found"]
+        told, ways = metered(fields, found), listed(fields, found) if "pressed" in fields else None
+    return told and told | {"ways": ways}
 
 
 Read = list[tuple[dict[str, str], dict[str, Any]]]
@@ -79,12 +88,19 @@ def test_the_scripts_that_are_sent_read_what_python_reads(read: Read) -> None:
         text = f"const {{{first},shared}}=(()=>{{{of.first}\nreturn {{{first},shared:{{{','.join(of.shared)}}}}}}})();"
         text += more.replace("export default", "const later=").replace("export function", "\nfunction")
         context = MiniRacer()
-        context.eval(text + MEASURE.replace("FIRST", first).replace("LATER", later))
+        context.eval(
+            text
+            + MEASURE.replace("FIRST", first)
+            .replace("LATER", later)
+            .replace("LISTED", later.replace("metered", "listed"))
+        )
         some = [(fields, told) for fields, told in read if ("config" in fields) == (later == "metered_any")]
         theirs = json.loads(str(context.call("measured", json.dumps([fields for fields, _ in some]))))
         context.close()
         for (fields, ours), it in zip(some, theirs, strict=True):
-            assert it == json.loads(json.dumps(own([ours["found"]["meters"], ours["meters"], ours["shown"]]))), fields
+            assert it == json.loads(
+                json.dumps(own([ours["found"]["meters"], ours["meters"], ours["shown"], ours["ways"]]))
+            ), fields
 
 
 def own(value: Any) -> Any:
@@ -110,6 +126,17 @@ def test_the_form_reads_what_the_command_reads(read: Read) -> None:
     assert [told["found"]["verdict"] for _, told in read[:3]] == ["fits with room", "does not fit", "fits on paper"]
 
 
+def test_ways_that_fit_are_listed_again_when_one_of_them_is_taken(read: Read) -> None:
+    before = next(told["ways"] for fields, told in read if fields == OPEN)
+    assert len(before) > 2
+    for way in before:
+        fields = OPEN | {name: str(value) for name, value in way["options"].items()}
+        taken = measured(fields | {"pressed": " ".join(way["options"])})
+        assert taken and taken["ways"] == before and taken["found"]["verdict"] == way["verdict"]
+        alone = measured(fields)  # as somebody says it
+        assert alone and all(name not in other["options"] for other in alone["ways"] for name in way["options"])
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_all_that_a_reading_names_has_its_words(language: str) -> None:
     """Where a run can die, of what, and what lies beside PyTorch on which card."""
@@ -125,6 +152,7 @@ def test_all_that_a_reading_names_has_its_words(language: str) -> None:
         lines | {"beside", "temporaries", "copies"} == {*said["lines"]}
         and {*said["parts"]} | {"update", "load"} == parts
     )
+    assert {*said["ways"]["gives_up"]} == {*GIVEN_UP}
     assert {*said["at"]} == {"forward", "backward", "update", "load"} and {*said["growing"]} == {
         "lives",
         "retries",

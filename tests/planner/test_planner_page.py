@@ -231,6 +231,21 @@ def test_three_meters_show_what_python_reads_and_wait_for_no_earlier_question(
     assert len(started) > 2  # one that answers, one that measured at first, one that it made room for
 
 
+def test_a_press_on_a_way_that_fits_fills_it_in(page: Page, address: str) -> None:
+    page.goto(address + "plan/?model=qwen3-8b&gpu=RTX+4090")
+    ways, verdict = page.locator(".planner-way"), page.locator(".planner-verdict")
+    adapters = ways.filter(has_text="LoRA, checkpointing of every layer")
+    expect(adapters).to_have_attribute("aria-pressed", "false")
+    number, needs = ways.count(), page.locator("[data-group=ways] tr", has=adapters).locator("td").first.inner_text()
+    adapters.press("Enter")
+    expect(verdict).to_contain_text(needs.partition(",")[0])
+    expect(adapters).to_have_attribute("aria-pressed", "true")
+    assert ways.count() == number > 2  # the others stay listed
+    expect(page.locator("#planner-trained")).to_have_value("lora")
+    put(page, gpus="2")
+    expect(page.locator("#planner-trained")).to_have_value("lora")
+
+
 def asked(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlparse(page.url).query)
 

@@ -55,9 +55,9 @@ def test_no_other_way_is_faster_with_as_much_room(case: str) -> None:
     asked = ASKED[case]
     question = complete_question(asked, asked, read_model)
     rows = {frozenset(way.gives_up): way for way in map(Row, found(asked))}
-    fixed = {name for name in ways.TRIED if name in asked}
+    fixed = ways.fixed_options(asked)
     for result in ways.results(question.a, fixed):
-        gives_up = ways.given_up(result)
+        gives_up = frozenset(ways.given_up(result))
         for a, loss in product(ways.settings(result, fixed), [{}, {"loss": "plain", "chunks": ways.CHUNKS}]):
             if not ways.is_planned(a, question.model):
                 continue
@@ -105,11 +105,7 @@ def test_what_dies_in_the_allocator_is_not_listed(monkeypatch: pytest.MonkeyPatc
     asked = ASKED["a model and a card"]
     adapters = [row for row in found(asked) if row["gives_up"] == ["adapters"]]
     assert adapters
-    from flops_bytes import plan as planner
-
-    monkeypatch.setattr(
-        planner, "read_meters", lambda a, *_: {"lives": "dies" if a["base"] == "as-recipe" else "lives"}
-    )
+    monkeypatch.setattr(ways, "read_meters", lambda a, *_: {"lives": "dies" if a["base"] == "as-recipe" else "lives"})
     assert {row["options"]["trained"] for row in plan(find=True, **asked)["ways"]} == {"qlora-double"}
 
 
