@@ -8,6 +8,7 @@ import math
 import os
 import re
 import stat
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -21,16 +22,22 @@ from ledger.device import SLUG, machine_key
 from ledger.environment import describe_environment
 from ledger.run import Run
 from ledger.snippet import Snippet
-from ledger.units import Plain, is_share_of_peak, unit_of_path
+from ledger.units import Plain, is_device_value, is_share_of_peak, unit_of_path
 
 FORMAT = 1
 MAX_RECORD_BYTES = 1024 * 1024
 COUNTED_ELSEWHERE = {"*": "counted elsewhere"}  # carried first, without a measured value, on a device not at hand
 STAND_IN = "stand-in"  # the driver that a stand-in for a GPU calls itself
 MAX_DEPTH = 20
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ue000-\uf8ff]"
-)  # but \t and \n; the last are of private use, ledger.text's
+MOST_SECONDS = 1e6  # for which a snippet runs
+# Categories of characters that are not seen, or change how others are shown: controls, formats, halves, private ones,
+# which ledger.text has, and ends of lines and paragraphs. Beside them letters that are blank.
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+BLANK = "\u115f\u1160\u3164\uffa0"
+MOST_BY_UNIT = {"seconds": 1e9, "bytes": 1e18, "flops": 1e30, "parameters": 1e15, "ratio": 1e9, "share": 1e3}
+MOST_BY_UNIT |= dict.fromkeys(("flop_per_second", "bytes_per_second", "per_second"), 1e21)
+NEVER_ZERO = ("seconds", "flop_per_second", "bytes_per_second", "per_second")  # where a device measures them
+FIRST_DAY = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)  # before which nothing was recorded
 MARKUP = re.compile(r"<|\]\(|\{\{")  # a table's cell is Markdown
 LOCAL = "this-machine"  # the device that local runs appear as
 NO_FILE = "neither a file nor a folder; remove it"
@@ -218,8 +225,8 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
     if not SHAPE.keys() <= data.keys():
         return
     for place, text in _texts(data):
-        if bad := HIDDEN.search(text):
-            why = f"a text with the character U+{ord(bad[0]):04X}, which changes how others are shown"
+        if hidden := _hidden(text):
+            why = f"a text with the character U+{ord(hidden):04X}, which is not seen or changes how others are shown"
             yield f"{'.'.join(place)[:100]}: {why}"
         elif place[:1] == ("values",) and (bad := MARKUP.search(text)):
             yield f"{'.'.join(place)[:100]}: a text with {bad[0]!r}, which a page would take for markup"
@@ -227,12 +234,12 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
         yield f"is named {path.stem!r} but is a record of {data['snippet']!r}"
     if not re.fullmatch(r"[0-9a-f]{64}", data["hash"]):
         yield "'hash' is no SHA-256"
-    try:
-        datetime.datetime.fromisoformat(data["measured_at"])
-    except ValueError:
-        yield f"'measured_at' is no date: {data['measured_at']!r}"
+    if why := _why_no_date(data["measured_at"]):
+        yield f"'measured_at' {why}"
+    if not 0 <= data["seconds"] <= MOST_SECONDS:
+        yield f"'seconds' is {data['seconds']:g}: no time that a snippet runs"
     for key in ("id", "kind", "name"):
-        if not isinstance(data["device"].get(key), str) or not 0 < len(data["device"][key]) <= 100:
+        if not isinstance(data["device"].get(key), str) or not 0 < len(data["device"][key].strip()) <= 100:
             yield f"device.{key} is missing or no short text"
     device_id = data["device"].get("id")
     if isinstance(device_id, str) and (device_id == LOCAL or not SLUG.fullmatch(device_id)):
@@ -272,27 +279,53 @@ def _why_no_note(note: Any) -> str:
         return "holds more than short texts"
     if not re.fullmatch(r"[0-9a-f]{64}", note["measured_hash"]):
         return "'measured_hash' is no SHA-256"
+    return f"'at' {why}" if (why := _why_no_date(note["at"])) else ""
+
+
+def _why_no_date(text: str) -> str:
+    """Why a record cannot be of a date; empty if it can. A clock may be wrong by a day."""
     try:
-        datetime.datetime.fromisoformat(note["at"])
+        moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        return f"'at' is no date: {note['at']!r}"
-    return ""
+        return f"is no date: {text!r}"
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    latest = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    return "" if FIRST_DAY <= moment <= latest else f"is {text!r}, when nothing can have been recorded"
+
+
+def _hidden(text: str) -> str:
+    """The first character of a text that is not seen, or changes how others are shown; empty if none is."""
+    in_line = text.replace("\n", "").replace("\t", "")
+    if in_line.isascii() and in_line.isprintable():  # as nearly all are
+        return ""
+    return next((each for each in in_line if unicodedata.category(each) in HIDDEN or each in BLANK), "")
 
 
 def _value_messages(path: list[str], value: Any) -> Iterator[str]:
-    """What cannot be true of a value: a negative amount, more than the peak."""
+    """What cannot be true of a value: a negative amount, more than the peak or than there is, a time in words."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _value_messages([*path, key], item)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _value_messages([*path, str(index)], item)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        name = ".".join(path)
-        if value < 0 and unit_of_path(path):
-            yield f"{name} is {value}, less than nothing"
+    else:
+        yield from _scalar_messages(path, value)
+
+
+def _scalar_messages(path: list[str], value: Any) -> Iterator[str]:
+    name, unit, is_device = ".".join(path), unit_of_path(path), is_device_value(path)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < 0 and unit:
+            yield f"{name} is {value:g}, less than nothing"
+        elif not value and unit in NEVER_ZERO and is_device:
+            yield f"{name} is 0, which nothing measures"
+        elif value > MOST_BY_UNIT.get(unit, math.inf):
+            yield f"{name} is {value:g}, more than there is"
         elif value > 1.2 and is_share_of_peak(path):
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
+    elif value is not None and unit and is_device:
+        yield f"{name} is {value!r:.40}, no number of {unit}"
 
 
 def _texts(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
