@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from flops_bytes.model.shapes import quoted
 
@@ -26,13 +27,15 @@ def find(command: str) -> Callable[[list[str]], int]:
 
 
 COMMANDS = ("plan", "count", "check", "snapshot", "compare", "trace")
-USAGE = """usage: flops-bytes plan [options]
+USAGE = """usage: flops-bytes FILE … [options of plan]
+       flops-bytes plan [options]
        flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
        flops-bytes snapshot FILE [options]
        flops-bytes compare FILE FILE [options]
        flops-bytes trace FILE [options]
 
+  FILE        a training's configuration, a model's config.json, an out-of-memory message: read, and planned
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
   count       what does a training script of your own take? Counted as it runs without memory; needs torch
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
@@ -41,6 +44,11 @@ USAGE = """usage: flops-bytes plan [options]
   trace       a file of torch.profiler's export_chrome_trace(): what the GPU was doing, and what it waited for
 
 flops-bytes plan --help lists the options."""
+
+
+def is_file(word: str) -> bool:
+    """Whether a word is a file, or written as one."""
+    return Path(word).exists() or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".toml", ".py", ".pickle")
 
 
 def main() -> int:
@@ -62,6 +70,10 @@ def main() -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
     asked = command in (["-h"], ["--help"])
+    if command and not asked and is_file(command[0]):
+        from flops_bytes.files.command import main as read
+
+        return read(sys.argv[1:])
     if command and not asked:
         print(f"flops-bytes: {quoted(command[0])} is no command; choose {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
