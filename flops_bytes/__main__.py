@@ -48,11 +48,12 @@ flops-bytes plan --help lists the options."""
 
 def is_file(word: str) -> bool:
     """Whether a word is a file, or written as one."""
-    return Path(word).exists() or Path(word).suffix.lower() in (".yaml", ".yml", ".json", ".toml", ".py", ".pickle")
+    path = Path(word)
+    return path.is_file() or path.is_fifo() or path.suffix.lower() in (".yaml", ".yml", ".json", ".toml", ".pickle")
 
 
 def main() -> int:
-    """Runs the command that is named first; the exit status is its own, 2 where none is named."""
+    """Runs the command that is named first, or reads a file; the exit status is its own, 2 where neither is named."""
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command and command[0] in COMMANDS:
         if arguments[:1] == [""]:
@@ -64,21 +65,25 @@ def main() -> int:
         except ModuleNotFoundError as missing:
             print(f"flops-bytes {command[0]}: it needs {missing.name}; pip install {missing.name}", file=sys.stderr)
             return 2
-        try:
-            return run(arguments)
-        except BrokenPipeError:  # whoever read the output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-    asked = command in (["-h"], ["--help"])
-    if command and not asked and is_file(command[0]):
+        return run_to_the_end(run, arguments)
+    if command and is_file(command[0]):
         from flops_bytes.files.command import main as read
 
-        return read(sys.argv[1:])
+        return run_to_the_end(read, sys.argv[1:])
+    asked = command in (["-h"], ["--help"])
     if command and not asked:
         print(f"flops-bytes: {quoted(command[0])} is no command; choose {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     print(USAGE, file=sys.stdout if asked else sys.stderr)
     return 0 if asked else 2
+
+
+def run_to_the_end(run: Callable[[list[str]], int], arguments: list[str]) -> int:
+    try:
+        return run(arguments)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any, TextIO
 
-from flops_bytes.files.content import Content, as_json, content_of, message_words
+from flops_bytes.files.content import Content, content_of, message_words
 from flops_bytes.files.interpret import Part, Reading, Said, interpret
 from flops_bytes.files.out_of_memory import PARTS, TOOLS, decode
 from flops_bytes.files.parse import NotThisFormat, flatten, line_of
@@ -21,6 +21,7 @@ from flops_bytes.time.gpus import TPUS, capacity_bytes
 
 MISTAKE = 2
 MOST_FILES = 20
+INNER = "deepspeed."  # before the keys of a DeepSpeed file that stands in a trainer's
 # Options that a file may say, of few bytes each: where the planner does not derive them they are left out, and told.
 SMALL: tuple[str, ...] = ("update", "reentrant", "sharding_by", "reduce_bucket", "lora_dropout", "layers", "attention")
 SMALL += ("matmuls", "overlap_tp", "lora_on", "loss")
@@ -88,7 +89,12 @@ def answer(contents: list[Content], rest: list[str]) -> int:
         print(line, file=out)
     if problems := list(problems_of(parts, reading, asked, given, texts)):
         raise ValueError("\n             ".join(problems))
-    return planned(asked, given, rest, out)
+
+    def where(name: str) -> str:
+        each = next((each for each in reading.said if name in each.options and each.file), None)
+        return f"{each.file}, {place(each, texts)}{shown(each)}: " if each else ""
+
+    return planned(asked, given, rest, out, where)
 
 
 def options_in(rest: list[str]) -> dict[str, Any]:
@@ -117,6 +123,8 @@ def parts_of(tables: list[Content]) -> tuple[list[Part], Content | None]:
         except NotThisFormat as error:
             raise ValueError(f"{each.path}: {error}") from None
         name = software_of(keys)
+        if not name and software_of(flat := {key.rpartition(".")[2]: value for key, value in keys.items()}):
+            name, keys = software_of(flat), flat  # in tables of a script's own
         if not name:
             known_here = ", ".join(data["name"] for data in softwares().values())
             raise ValueError(f"{each.path}: its keys are of no software that is known: {known_here}")
@@ -125,10 +133,10 @@ def parts_of(tables: list[Content]) -> tuple[list[Part], Content | None]:
                 raise ValueError(f"{each.path}: {config.path} is a model's config.json too; give one")
             config = each
             continue
-        inner = each.table.get("deepspeed")
-        if isinstance(inner, Mapping):
-            found.append(Part(each.path, "deepspeed", flatten(inner)))
-            keys = {key: value for key, value in keys.items() if not key.startswith("deepspeed.")}
+        if name != "deepspeed":  # whose own file may stand in another's
+            inner = {key.removeprefix(INNER): value for key, value in keys.items() if key.startswith(INNER)}
+            found += [Part(each.path, "deepspeed", inner)] if inner else []
+            keys = {key: value for key, value in keys.items() if not key.startswith(INNER)}
         found.append(Part(each.path, name, keys))
     return sorted(found, key=lambda part: NAMES.index(part.software)), config
 
@@ -153,7 +161,7 @@ def asked_of(
     """Options of the planner: what the files say, but for what stands behind them."""
     asked = dict(reading.options)
     if config:
-        asked = {name: value for name, value in asked.items() if name != "model"} | {"config": as_json(config)}
+        asked = {name: value for name, value in asked.items() if name != "model"} | {"config": config.table}
     elif asked.get("model"):
         asked["model"] = known(str(asked["model"])) or asked["model"]
     if told and not {"gpu", "gpu_memory"} & given.keys():
@@ -304,19 +312,24 @@ def files_asked_for(parts: list[Part], texts: Mapping[str, str]) -> Iterator[str
 # The answer
 
 
-def planned(asked: dict[str, Any], given: Mapping[str, Any], rest: list[str], out: TextIO) -> int:
+def planned(
+    asked: dict[str, Any], given: Mapping[str, Any], rest: list[str], out: TextIO, where: Callable[[str], str]
+) -> int:
     """The planner's answer; options of few bytes that it does not derive are left out, which is said."""
     asked = dict(asked)
-    for _ in SMALL:
+    while True:
         try:
             plan(meters=False, **{**asked, **given})
             break
         except ValueError as error:
             name = str(error).partition(":")[0].removeprefix("--").replace("-", "_")
-            if name not in asked or name not in SMALL:
+            if name not in asked:
                 break
+            if name not in SMALL:
+                raise ValueError(where(name) + str(error)) from None
             print(f"left out: {flags({name: asked.pop(name)}, None)}; {str(error).partition(': ')[2]}\n", file=out)
-    words = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    as_text = {name: json.dumps(value, default=str) if name == "config" else value for name, value in asked.items()}
+    words = [word for name, value in as_text.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     return run_plan([*words, *rest])
 
 

@@ -2,7 +2,6 @@
 
 import ast
 import gzip
-import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -38,6 +37,8 @@ def content_of(path: str) -> Content:
     held, is_cut = read_bytes(path)
     if held.startswith(GZIP):
         held = unzipped(path)
+        if held.startswith(PICKLE):
+            raise ValueError(f"{path}: it is a compressed snapshot; unzip it first")
     if held.startswith(PICKLE):
         return Content(path, "snapshot")
     text = decoded(path, held, is_cut)
@@ -128,15 +129,11 @@ def problem_of(path: str, text: str, problems: Mapping[str, str]) -> str:
     for mark, name in (("MPS backend out of memory", "mps"), ("RESOURCE_EXHAUSTED", "xla")):
         if mark in text:
             return str(message_words()[name])
-    return next(iter(problems.values()), "it is no configuration, message, snapshot, trace or script that is known")
+    named = SUFFIXES.get(Path(path).suffix.lower(), "")
+    return problems.get(named, "it is no configuration, message, snapshot, trace or script that is known")
 
 
 @cache
 def message_words() -> dict[str, Any]:
     """What is said of messages, in English."""
     return tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
-
-
-def as_json(content: Content) -> str:
-    """A table as a config.json is handed on."""
-    return json.dumps(content.table, default=str)

@@ -17,12 +17,15 @@ value that begins with "!" is a refusal, and says why.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Software = Mapping[str, Any]
 OFF = ("", "none", "false", "no", "0", "0.0", "null", "[]", "{}")  # values with which a key asks for nothing
 AUTO = "auto"
+OCTAL = re.compile(r"0[0-9]+", re.ASCII)
+LARGEST = 1e18  # of a number that may be written with an exponent, 5e8
 
 
 class Part(NamedTuple):
@@ -91,7 +94,7 @@ def interpret(parts: list[Part], softwares: Mapping[str, Software], more: Mappin
             if holds(each, facts):
                 for name, value in each["then"].items():
                     if facts.setdefault(f"@{name}", value) == value:
-                        origins[f"@{name}"] = origins.get(f"@{name}", []) + [*each.get("when", {})]
+                        origins[f"@{name}"] = [*origins.get(f"@{name}", []), *each.get("when", {})]
     reading = read_keys(written, defaults, facts, rules, used, origins)
     return reading._replace(said=[*reading.said, *twice])
 
@@ -131,13 +134,13 @@ def written_keys(
             name = prefix + key
             if name in rules and "same_as" in rules[name].own:
                 name = prefix + rules[name].own["same_as"]
-            if name in written and words(written[name].value) != words(value):
+            if value is None and name in rules:
+                twice.append(Said(part.file, key, value, "nothing"))
+            elif name in written and words(written[name].value) != words(value):
                 other = written[name]
                 twice.append(Said(part.file, key, value, "not planned", {}, f"{other.key} in {other.file} stands"))
-            elif value is not None or name not in rules:
+            else:
                 written.setdefault(name, Written(part.file, key, value))
-            elif name in rules:
-                twice.append(Said(part.file, key, value, "nothing"))
     return written, twice
 
 
@@ -217,7 +220,10 @@ def options_of(value: Any, own: Mapping[str, Any], facts: Mapping[str, Any]) -> 
         return {}
     values = own.get("values")
     if values is None:
-        asked = multiplied(value, [facts.get(name) for name in own["times"]]) if "times" in own else value
+        if OCTAL.fullmatch(str(value)):
+            return {own["option"]: f"! YAML 1.1 reads {value} in eights, 1.2 in tens; write it without the first 0"}
+        whole = int(value) if isinstance(value, float) and abs(value) < LARGEST and value == int(value) else value
+        asked = multiplied(whole, [facts.get(name) for name in own["times"]]) if "times" in own else whole
         return None if asked is None or not is_plain(asked) else {own["option"]: asked}
     found = {words(each): option for each, option in values.items()}
     text = words(value)
@@ -228,7 +234,8 @@ def options_of(value: Any, own: Mapping[str, Any], facts: Mapping[str, Any]) -> 
 
 
 def is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+    """Whether an option may have this value: a number or a text."""
+    return not isinstance(value, list) and words(value) not in ("", "true", "false", "null", "{}")
 
 
 def read_keys(
@@ -257,7 +264,7 @@ def read_keys(
     for key, each in written.items():
         if key in led_to and key in rules and words(each.value) == AUTO and "taken_from" in rules[key].own:
             for source in sources(rules[key].own["taken_from"]):
-                led_to.setdefault(source, {}).update(led_to[key])
+                led_to[source] = led_to.get(source, {}) | led_to[key]
     said = [of_written(key, each, facts, rules, used, led_to, unread) for key, each in written.items()]
     for key in defaults:
         if led_to.get(key):
@@ -301,8 +308,7 @@ def ask(
             continue
         own = rules[key].own
         if "taken_from" in own and words(facts[key]) == AUTO:
-            if "option" in own:
-                unread[key] = f"taken from {listed(own['taken_from'])}, which these files do not say"
+            unread[key] = f"taken from {listed(own['taken_from'])}, which these files do not say"
             continue
         found = options_of(facts[key], own, facts)
         if found is None:
@@ -349,8 +355,8 @@ def of_written(
                 return said("not planned", own["not_planned"])
             if "asks_for" in own:
                 return said("option", "the file that it names")
-            is_said = own == {} or (own.get("option", "").startswith("@") and holds(own, facts))
-            return said("nothing" if is_said else "no effect")
+            says_nothing = own == {} or (holds(own, facts) and options_of(value, own, facts) == {} and "option" in own)
+            return said("nothing" if says_nothing else "no effect")
         return said("nothing")
     for software in used:
         prefix = software.get("prefix", "")

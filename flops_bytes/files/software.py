@@ -9,6 +9,8 @@ from typing import Any
 FOLDER = Path(__file__).parent
 NAMES = ("config", "accelerate", "deepspeed", "torchtitan", "llama_factory", "axolotl", "trl", "transformers")
 
+FEW_KEYS = 8  # of which a mark says enough; of more several do
+
 
 @cache
 def softwares() -> Mapping[str, Any]:
@@ -24,7 +26,7 @@ def software_of(keys: Mapping[str, Any]) -> str:
         for name, data in softwares().items()
     }
     best = max(found, key=lambda name: found[name])
-    return best if found[best] else ""
+    return best if found[best] > 1 or (found[best] and len(keys) < FEW_KEYS) else ""
 
 
 def marks_in(keys: Mapping[str, Any], marks: list[str]) -> int:
