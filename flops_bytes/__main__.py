@@ -69,7 +69,11 @@ def main() -> int:
     if command and is_file(command[0]):
         from flops_bytes.files.command import main as read
 
-        return run_to_the_end(read, sys.argv[1:])
+        try:
+            return run_to_the_end(read, sys.argv[1:])
+        except ModuleNotFoundError as missing:  # of who counts a script
+            print(f"flops-bytes: it needs {missing.name}; pip install {missing.name}", file=sys.stderr)
+            return 2
     asked = command in (["-h"], ["--help"])
     if command and not asked:
         print(f"flops-bytes: {quoted(command[0])} is no command; choose {', '.join(COMMANDS)}", file=sys.stderr)

@@ -62,13 +62,20 @@ def hand_over(own: list[Content], contents: list[Content], rest: list[str]) -> i
     if len(contents) > 1:
         others = [each.path for each in contents if each is not own[0]]
         raise ValueError(f"{own[0].path}: flops-bytes {own[0].kind} reads it alone; give {', '.join(others)} apart")
-    from flops_bytes.counting.command import main as count
-    from flops_bytes.tools.kernels import main as trace
-    from flops_bytes.tools.snapshot import main as snapshot
-
-    run: Callable[[list[str]], int] = {"snapshot": snapshot, "trace": trace, "count": count}[own[0].kind]
     print(f"as read: {own[0].path}: flops-bytes {own[0].kind} {own[0].path}", flush=True)
-    return run([own[0].path, *rest])
+    return command_of(own[0].kind)([own[0].path, *rest])
+
+
+def command_of(kind: str) -> Callable[[list[str]], int]:
+    """The command that reads a file, imported when it is asked for: counting needs torch, the others do not."""
+    match kind:
+        case "snapshot":
+            from flops_bytes.tools.snapshot import main as run
+        case "trace":
+            from flops_bytes.tools.kernels import main as run
+        case _:
+            from flops_bytes.counting.command import main as run
+    return run
 
 
 def answer(contents: list[Content], rest: list[str]) -> int:
@@ -329,8 +336,7 @@ def planned(
                 raise ValueError(where(name) + str(error)) from None
             print(f"left out: {flags({name: asked.pop(name)}, None)}; {str(error).partition(': ')[2]}\n", file=out)
     as_text = {name: json.dumps(value, default=str) if name == "config" else value for name, value in asked.items()}
-    words = [word for name, value in as_text.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return run_plan([*words, *rest])
+    return run_plan([*(f"--{name.replace('_', '-')}={value}" for name, value in as_text.items()), *rest])
 
 
 # Messages

@@ -20,6 +20,7 @@ TRACE = re.compile(r'"(?:traceEvents|deviceProperties)"\s*:|^\s*\[\s*\{\s*"(?:ph
 ASSIGNED = re.compile(r"^\s*(?:[\w.\"'-]+\s*=\s|\[[\w.\"' -]+\]\s*(?:#.*)?$)", re.MULTILINE)
 WRITTEN = re.compile(r"^[\w.\"' -]+:(?:\s|$)", re.MULTILINE)
 FORMATS: dict[str, Callable[[str], Mapping[str, Any]]] = {"json": parse_json, "toml": parse_toml, "yaml": parse_yaml}
+UNREAD = (("MPS backend out of memory", "mps"), ("RESOURCE_EXHAUSTED", "xla"))  # messages of others
 SUFFIXES = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 
@@ -46,6 +47,9 @@ def content_of(path: str) -> Content:
         return Content(path, "trace")
     if is_script(path, text):
         return Content(path, "count")
+    for mark, name in UNREAD:
+        if mark in text and not decode(text):
+            raise ValueError(f"{path}: {message_words()[name]}")
     problems: dict[str, str] = {}
     for name in formats_of(path, text):
         try:
@@ -126,9 +130,6 @@ def problem_of(path: str, text: str, problems: Mapping[str, str]) -> str:
         return "it is empty"
     if PYYAML in problems.values():
         return PYYAML
-    for mark, name in (("MPS backend out of memory", "mps"), ("RESOURCE_EXHAUSTED", "xla")):
-        if mark in text:
-            return str(message_words()[name])
     named = SUFFIXES.get(Path(path).suffix.lower(), "")
     return problems.get(named, "it is no configuration, message, snapshot, trace or script that is known")
 
