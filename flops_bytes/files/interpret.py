@@ -255,7 +255,7 @@ def read_keys(
         for rule in software.get("implies", []):
             if holds(rule, facts):
                 for name, text in rule["then"].items():
-                    value = facts[text[1:]] if text.startswith("$") else text
+                    value = facts[text[1:]] if str(text).startswith("$") else text
                     if options.setdefault(name, value) == value:
                         for asked in rule.get("when", {}):
                             for key in origins.get(asked, [asked]):
@@ -344,6 +344,8 @@ def of_written(
     value = each.value
     if key in unread:
         return said("not planned" if is_on(value) else "nothing", unread[key])
+    if key in rules and "asks_for" in rules[key].own and "zero" not in led_to.get(key, {}) and is_on(value):
+        return said("option", "the file that it names")
     if led_to.get(key):
         source = rules[key].own.get("taken_from") if key in rules and words(value) == AUTO else None
         taken = f"taken from {listed(source)}" if source else ""
@@ -353,8 +355,6 @@ def of_written(
         if is_on(value) and not is_off_here(value, own):
             if "not_planned" in own:
                 return said("not planned", own["not_planned"])
-            if "asks_for" in own:
-                return said("option", "the file that it names")
             says_nothing = own == {} or (holds(own, facts) and options_of(value, own, facts) == {} and "option" in own)
             return said("nothing" if says_nothing else "no effect")
         return said("nothing")

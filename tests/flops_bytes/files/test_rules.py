@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from flops_bytes.files.interpret import Part, Reading, interpret
 from flops_bytes.files.software import NAMES, softwares
 from flops_bytes.plan.options import OPTIONS
 from flops_bytes.plan.parallel import PARALLEL
+from tests.conftest import ROOT
 
 TRAINER = {"name": "Trainer", "version": "2.0", "known_by": ["batch"]}
 
@@ -172,3 +175,17 @@ def test_a_condition_asks_for_what_somebody_says(name: str) -> None:
     taken = [rule["taken_from"] for rule in rules if "taken_from" in rule]
     asked |= {key for each in taken for key in ([each] if isinstance(each, str) else each)}
     assert asked <= known
+
+
+def test_the_example_of_contributing_is_one() -> None:
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    data = {**softwares(), "mine": tomllib.loads(block)}
+    held = {"tuner": "lora", "rank": 4, "bits": 4, "deepspeed": "zero3", "wandb_name": "x", "use_galore": True}
+    reading = interpret([Part("a.yaml", "mine", held)], data, {})
+    asked = {"lora": 4, "base": "4bit", "zero": "3", "context": 2048, "sharding_by": "deepspeed", "micro_batch": 8}
+    assert asked.items() <= reading.options.items()
+    told = {said.key: said.kind for said in reading.said if said.file}
+    assert told == dict.fromkeys(("tuner", "rank", "bits", "deepspeed"), "option") | {
+        "wandb_name": "nothing",
+        "use_galore": "not planned",
+    }
