@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,7 @@ from planner.translate import RUNTIME, together, translate, translate_apart
 PLANNER = Path(__file__).parent
 ROOT = PLANNER.parent
 LIBRARY = ROOT / "flops_bytes"
+MESSAGES = LIBRARY / "files" / "messages.toml"  # in English, which a terminal prints too
 ASSETS = ROOT / "docs" / "overrides" / "assets"
 STARTED = time.time_ns()
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
@@ -85,7 +87,7 @@ METERS = {"planner.meters": ["metered", "listed"], "planner.answer": ["recomputi
 METERS_ANY = {"planner.stacks": ["metered_any", "listed_any", "recomputing_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
-    "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
+    "planner-memory.js": ({"flops_bytes.files.out_of_memory": ["decode"]}, "memory.js"),
     "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ, or that is served
     "planner-meters.js": (METERS, "planner.js"),  # which comes to another script, once that has answered
     "planner-stacks-meters.js": (METERS_ANY, "planner-stacks.js"),
@@ -215,7 +217,7 @@ def write_scripts() -> None:
     They get the time of the youngest of their sources, so that who finds them so need not make them, unless a source
     was changed since this process read its code: then the next process makes them again.
     """
-    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
+    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py"), MESSAGES]
     stamp = max(path.stat().st_mtime_ns for path in {*sources, *(path.parent for path in sources)})
     paths = [ASSETS / name for name in (*SCRIPTS, ERRORS)]
     folder = os.open(ASSETS, os.O_RDONLY)
@@ -242,9 +244,14 @@ def write_scripts() -> None:
 @cache
 def words(language: str) -> dict[str, Any]:
     """What the page says in a language; a number and its % stay on one line."""
-    text = (PLANNER / f"{language}.yml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(re.sub(r"(?<=[\d}]) %", "\N{NO-BREAK SPACE}%", text))
+    found: dict[str, Any] = yaml.safe_load(joined(PLANNER / f"{language}.yml"))
+    if language == "en":
+        found["memory"] |= tomllib.loads(joined(MESSAGES))
     return found
+
+
+def joined(path: Path) -> str:
+    return re.sub(r"(?<=[\d}]) %", "\N{NO-BREAK SPACE}%", path.read_text(encoding="utf-8"))
 
 
 def form(kind: str, language: str) -> str:

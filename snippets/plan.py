@@ -5,9 +5,14 @@
 """Eight questions that people ask first, answered by the planner; and one run, beside what its makers report."""
 
 # --8<-- [start:setup]
+import json
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
+from flops_bytes.files.command import main
 from flops_bytes.plan import plan
 from flops_bytes.plan.assumptions import LARGE_CARD_BYTES
 from flops_bytes.time.gpus import GPUS
@@ -29,6 +34,28 @@ for meter in ("reserved_bytes", "smi_bytes"):
     print(meter, *(f"{size / 2**30:.1f} GiB" for size in answer["meters"][meter]))
 # --8<-- [end:in_python]
 del answer  # all of it would be in the record
+
+
+# --8<-- [start:files]
+TRAINING = {
+    "model_name_or_path": "Qwen/Qwen3-8B",
+    "per_device_train_batch_size": 2,
+    "max_seq_length": 4096,
+    "learning_rate": 1e-5,
+    "bf16": True,
+    "gradient_checkpointing": True,
+    "deepspeed": "zero3.json",
+}
+DEEPSPEED = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+}
+with TemporaryDirectory() as folder, chdir(folder):
+    Path("training.json").write_text(json.dumps(TRAINING))
+    Path("zero3.json").write_text(json.dumps(DEEPSPEED))
+    main(["training.json", "zero3.json", "--gpu", "H100 SXM", "--gpus", "8"])
+# --8<-- [end:files]
 
 
 # --8<-- [start:fits]

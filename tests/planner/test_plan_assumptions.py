@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.out_of_memory import decode
+from flops_bytes.files.out_of_memory import decode
 from tests.conftest import ROOT
 
 EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan.py"))

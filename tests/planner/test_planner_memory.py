@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 from py_mini_racer import MiniRacer
 
+from flops_bytes.files.out_of_memory import PARTS, PLACES, decode, sizes
 from planner import engine
-from planner.out_of_memory import PARTS, PLACES, decode, sizes
+from planner import words as planner_words
 from tests.conftest import ROOT
 
 # Raised by 2.11.0 with PyTorch's own allocator.
@@ -484,8 +484,7 @@ def test_what_a_context_takes_is_no_cause() -> None:
 
 
 def words(language: str) -> dict[str, Any]:
-    text = (ROOT / "planner" / f"{language}.yml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)["memory"]
+    found: dict[str, Any] = planner_words(language)["memory"]
     return found
 
 
@@ -520,7 +519,7 @@ def test_the_page_reads_them_as_python_does() -> None:
     texts += [text for text, _ in FIRST.values()] + [text for text, *_ in OTHER_WORDS.values()] + [*BARE.values(), XLA]
     texts += [f"{before} {FULL}" for before in TRACEBACKS.values()]
     context = MiniRacer()
-    context.eval(engine(wanted={"planner.out_of_memory": ["decode"]}))
+    context.eval(engine(wanted={"flops_bytes.files.out_of_memory": ["decode"]}))
     for text in texts:
         assert context.eval(f"$repr(decode({json.dumps(text)}))") == repr(decode(text))
     context.close()

@@ -1,4 +1,4 @@
-"""What out-of-memory messages say, number by number, and what to try first. Translated for the page.
+"""What out-of-memory messages say, number by number, and what to try first: in a terminal, and translated for the page.
 
 PyTorch's is made in c10/cuda/CUDACachingAllocator.cpp. From 1.0 to 1.3 it ends in what is "cached", which is what is
 reserved less what is allocated; up to 2.0 in what is "reserved in total"; since 2.1 it has what "is allocated by
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-
-from planner.answer import gib
 
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB)"
@@ -120,6 +118,10 @@ def place(before: str) -> str:
     for line in before.split(" File "):
         found = next((name for name, marks in PLACES.items() if any(mark in line for mark in marks)), found)
     return found
+
+
+def gib(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
 
 
 def in_bytes(number: str, unit: str) -> int:
