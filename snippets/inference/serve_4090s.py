@@ -49,7 +49,6 @@ for name, (cards, model, weights) in CHOICES.items():
         "users": answer["users_that_fit"],
         "alone": answer["alone_per_second"] if fits else None,
         "together": answer["tokens_per_second"] if fits else None,
-        "first_ms": 1e3 * answer["first_token_seconds"] if fits else None,
         "yuan": answer["money_a_million"] if fits else None,
         "longest": answer["longest_context"],
     }

@@ -93,6 +93,6 @@ for model in ("qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "llama-3-70b"):
         larger[model][name] = {
             "needs_bytes": answer["memory_bytes"]["total"],
             "mark": MARKS[answer["verdict"]],
-            "host_bytes": 8 * sum(answer["host_bytes"].values()),
+            "host_bytes": answer["host_bytes"].get("total", 0),  # of all cards
         }
     print(f"{model:10}", *(f"{cell['needs_bytes'] / 2**30:6.1f}{cell['mark']:2}" for cell in larger[model].values()))
