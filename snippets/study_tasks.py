@@ -86,8 +86,8 @@ print(f"MFU {of_peak:.0%}")
 N, R = 4_022_468_096, 8  # parameters of Qwen3 4B; cards
 of_stage = {"DDP": 18 * N, "ZeRO-1": 6 * N + 12 * N / R, "ZeRO-2": 2 * N + 16 * N / R, "ZeRO-3": 18 * N / R}
 RIGHT["stage"] = of_stage["ZeRO-2"]
-for name, each in of_stage.items():
-    print(f"{name:7} {each / 2**30:5.1f} GiB")
+for name, held in of_stage.items():
+    print(f"{name:7} {held / 2**30:5.1f} GiB")
 # --8<-- [end:stage]
 stage_bytes = {name.replace("-", "_"): each for name, each in of_stage.items()}
 
