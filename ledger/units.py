@@ -22,6 +22,7 @@ UNITS = (  # the longest suffix first: a rate ends in _per_second, not in _secon
 DEVICE_SUFFIXES = ("_seconds", "_per_second", "mfu")
 DEVICE_PREFIXES = ("measured_", "predicted_")
 DEVICE_PARTS = ("spread", "trials")  # of a Timing
+FOUR_DIGITS = re.compile(r"(?<![\d,])(\d),(\d{3})(?![\d,])")  # which Chinese writes without a comma: 8192
 FORMATS = ("short", "wan", "full", "plain", "gb", "sci", "percent", "times", "raw")
 FORMAT = re.compile(rf"^(?:{'|'.join(FORMATS)}|\.\df%?)$")
 
@@ -76,7 +77,8 @@ def format_value(value: Any, unit: str, style: str = "", language: str = "en") -
         return value
     if not isinstance(value, int | float):
         raise ValueError(f"a page prints single values, not a {type(value).__name__}; quote one of its parts")
-    return _format_number(value, unit, style, language)
+    text = _format_number(value, unit, style, language)
+    return FOUR_DIGITS.sub(r"\1\2", text) if language == "zh" else text
 
 
 def _format_number(value: int | float, unit: str, style: str, language: str) -> str:

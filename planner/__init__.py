@@ -40,6 +40,7 @@ STARTED = time.time_ns()
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {name: str(value) for name, value in plan_options.EXAMPLE.items()}
+OPENS = {"en": FIRST, "zh": FIRST | {"price": "¥18"}}  # what each language's form asks as it stands
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "loss", "zero", "price", "tokens")
 SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency")
@@ -265,7 +266,9 @@ def form(kind: str, language: str) -> str:
     if kind == "short":
         asked = {name: text for name, text in asked.items() if name not in BELOW}
         inner += "".join(
-            f'<input type="hidden" name="{name}" value="{value}">' for name, value in FIRST.items() if name not in SHORT
+            f'<input type="hidden" name="{name}" value="{value}">'
+            for name, value in OPENS[language].items()
+            if name not in SHORT
         )
         inner += f'<p class="planner-on"><a class="planner-all" href="plan/">{told["all_options"]}</a></p>'
     else:
@@ -324,7 +327,7 @@ def evidence(told: dict[str, Any]) -> dict[str, tuple[str, str, float | None]]:
 
 def opening(told: dict[str, Any], kind: str) -> tuple[str, str]:
     """The answer to what the form asks as it stands: what its script shows first, and what stands without scripts."""
-    said = answer(FIRST)
+    said = answer(OPENS[told["language"]])
     found, shown = said["found"], said["shown"]
     values = shown | {"mfu": shown["assumed"], "how": told["chosen"]["trained"][found["trained"]]}
     for of in ("", "run_"):
@@ -426,7 +429,7 @@ def called(model: str) -> str:
 
 
 def field(name: str, told: dict[str, Any]) -> str:
-    label, value = told["fields"][name], FIRST.get(name, "")
+    label, value = told["fields"][name], OPENS[told["language"]].get(name, "")
     start = f'name="{name}" id="planner-{name}" aria-describedby="planner-{name}-help"'
     choices = dict(told["choices"].get(name, {}))
     if name == "gpu":

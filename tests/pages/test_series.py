@@ -62,6 +62,14 @@ MEANS: dict[str, dict[str, str]] = {
         "All weights, one card": "full", "All weights, sharded": "full sharded",
     },
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
+    "inference#serve-4090": {
+        "One user, tokens/s": "alone", "All of them, tokens/s": "together", "A million tokens, yuan": "yuan",
+    },
+    "many-gpus#pcie": {
+        "A card needs": "needs bytes", "Sends a step": "sent bytes", "At 25.6 GB/s, s": "near",
+        "At 10 GB/s, s": "across", "Tokens a second": "rate", "100 million tokens, yuan": "yuan",
+    },
+    "many-gpus#pcie 2": {"CPU memory of the offload": "host", "ZeRO-3, all offloaded": "offloaded needs"},
     "many-gpus#hidden": {"A GPU sends": "sent bytes", "Communication": "wire"},
     "mfu#measure 2": {"At the peak": "predicted seconds", "Of the peak": "matmul mfu"},
     "mfu#measure 3": {"bf16": "bfloat16", "fp32": "float32", "TF32": "tf32", "fp8": "float8"},

@@ -1,4 +1,4 @@
-"""The planner's words: each line of an answer leads to the section that explains it, in both languages."""
+"""The planner's words: each line of an answer leads to the section that explains it, and money is the reader's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner import words
+from planner import form, words
 from tests.conftest import ROOT
 
 # What the section has to speak of to which a line of the answer leads; of others that is a word of the line itself.
@@ -170,3 +170,10 @@ def test_what_is_estimated_is_said_in_both_languages(module: str) -> None:
     for language in ("en", "zh"):
         known = words(language)["estimates"] | words(language)["stack"]["estimates"]
         assert not {*keys} - {*known, "state in few bits", "fp8 copies"}, language
+
+
+def test_money_of_the_opening_example_is_in_the_readers_currency() -> None:
+    for language, price, currency in (("en", "$2.5", r"\$[\d,]+"), ("zh", "¥18", r"[\d,]+ 元")):
+        asked = form("short", language)
+        strip = asked.partition('class="planner-strip"')[2].partition('class="planner-fields"')[0]
+        assert f'value="{price}"' in asked and re.search(f"<b>{currency}</b>", strip), strip
