@@ -1,7 +1,8 @@
 """Charts: numbers in, SVG out, in the page's colours. The methods are called as matplotlib calls its own.
 
 Nothing is drawn before `str(axes)`: ends, ticks, margins and the legend follow from all that was put in.
-A colour is the number of a category (0 to 5), "ink", "muted" or "faint", as the style sheet has them.
+A colour is what it means ("weights", "gradients", "optimizer", "activations", "logits", "communication", "other"), the
+number of a category that means none of these (0 to 5), "ink", "muted" or "faint", as the style sheet has them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from figures.svg import EXPONENTS, Box, Drawing
+from figures.svg import EXPONENTS, TONES, Box, Drawing
 from ledger.units import format_value
 
 WIDTH = 640
@@ -21,8 +22,6 @@ DASHES = "5 4"
 
 Numbers = Sequence[float | None]  # None, not to be had on this device, is left out
 Colour = int | str
-# What memory holds, in each figure as in the planner's bar; what is none of these is 5 or "muted"
-HELD = {"activations": 2, "gradients": 3, "logits": 0, "optimizer": 4, "weights": 1}
 
 
 def power_of_ten(power: int) -> str:
@@ -401,4 +400,4 @@ class Axes:
 
 
 def _fill(colour: Colour) -> str:
-    return colour if isinstance(colour, str) else f"fill-{colour}"
+    return str(colour) if colour in TONES else f"fill-{colour}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 from ledger.units import format_value
 
 WIDTH = 640
@@ -117,7 +117,7 @@ def stack(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.rect(x, y, width, BAR, colour)
                 if title == "share" and width > 44:
                     percent = format_value(found[part] / total, "share", ".0f%", labels["language"])
-                    drawing.text(x + width / 2, y + 18, percent, "paper", anchor="middle")
+                    drawing.text(x + width / 2, y + 18, percent, upon(colour), anchor="middle")
                 x += width
             if title == "count":
                 drawing.text(x + 8, y + 18, f"{total / 1e6:,.0f}M", "muted")

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Log, Scale, text_width
-from figures.svg import Drawing
+from figures.axes import Axes, Log, Scale, text_width
+from figures.svg import Drawing, upon
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
 DOTTED = ("master", "bf16")  # may lie on another curve
 PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_weights", "moments": "moments"}  # labels
-COLOURS = {**HELD, "master": 5, "moments": HELD["optimizer"]}
+# The master copy is the optimizer's as its moments are, and so of its colour, paler
+COLOURS = {
+    "weights": ("weights", 1.0),
+    "gradients": ("gradients", 1.0),
+    "master": ("optimizer", 0.5),
+    "moments": ("optimizer", 1.0),
+    "copies": ("weights", 1.0),
+}
 WIDTH = 640
 
 
@@ -27,8 +34,9 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing = Drawing(WIDTH, top + pitch * max(len(rows), 1))
     legend = 0.0
     for part, word in (PARTS | {"copies": "copies"}).items():
-        css = "stroke-muted" if word == "copies" else f"fill-{COLOURS[part]}"
-        drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=0.4)
+        colour, opacity = COLOURS[part]
+        css = "stroke-muted" if part == "copies" else f"fill-{colour}"
+        drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=opacity)
         drawing.text(legend + 20, 14, labels[word])
         legend += 20 + text_width(labels[word]) + 16
     for row, name in enumerate(rows):
@@ -38,8 +46,10 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             width = found[name][part] * scale
             if width:
                 box = {"x": x, "y": y + 2, "width": width - 1, "height": 24}
-                drawing.add("rect", f"fill-{COLOURS[part]}", fill_opacity=0.4, **box)
-                drawing.text(x + width / 2, y + 19, str(found[name][part]), anchor="middle")
+                colour, opacity = COLOURS[part]
+                drawing.add("rect", f"fill-{colour}", fill_opacity=opacity, **box)
+                tone = upon(colour) if opacity == 1 else "ink"
+                drawing.text(x + width / 2, y + 19, str(found[name][part]), tone, anchor="middle")
             x += width
         if name == "autocast" and copies:
             drawing.rect(x, y + 2, copies * scale - 1, 24, "stroke-muted")

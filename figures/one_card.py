@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -34,7 +33,7 @@ def methods(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for part, size in sizes.items():
             width = min(size * scale, WIDTH - x)
             drawn |= {part} if width >= 1 else set()
-            drawing.rect(x, top + 20, width, HEIGHT, f"fill-{HELD.get(part, 5)}")
+            drawing.rect(x, top + 20, width, HEIGHT, f"fill-{part}")
             x += width
         if lines[name]["total"] * scale > WIDTH:
             drawing.text(WIDTH - 16, top + 14, "→", "ink")
@@ -47,7 +46,7 @@ def methods(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     seen = [part for part in (*PARTS, "other") if part in drawn]
     for n, part in enumerate(seen):
         x, y = LEFT + n % 2 * 170, top + 10 + n // 2 * 22
-        drawing.rect(x, y, 10, 10, f"fill-{HELD.get(part, 5)}")
+        drawing.rect(x, y, 10, 10, f"fill-{part}")
         drawing.text(x + 15, y + 10, labels[part], "ink")
     drawing.resize(top + 10 + (len(seen) + 1) // 2 * 22)
     return str(drawing)

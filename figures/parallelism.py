@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 
 WIDTH = 640
 RANKS = 4
@@ -64,10 +64,11 @@ def _pipeline(values: Mapping[str, Any], labels: Mapping[str, str], name: str) -
         drawing.rect(left, top, WIDTH - left, 26, "faint")
         for start, forward, stage, batch in passes:
             width = lasts[forward] * scale
-            drawing.rect(left + start * scale, top, width - 1, 26, COLOURS[forward, stage // len(ranks) % 2])
+            css = COLOURS[forward, stage // len(ranks) % 2]
+            drawing.rect(left + start * scale, top, width - 1, 26, css)
             if width >= LEAST_WIDTH:
                 middle = left + start * scale + (width - 1) / 2
-                drawing.text(middle, top + 18, str(batch + 1), "paper", anchor="middle")
+                drawing.text(middle, top + 18, str(batch + 1), upon(css), anchor="middle")
     return str(drawing)
 
 
@@ -113,9 +114,9 @@ def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for rank, piece in enumerate(held):
             x = left + pitch * rank
             drawing.rect(x, top, 28, 40, f"fill-{rank}")
-            drawing.text(x + 14, top + 25, "Q", "paper", anchor="middle")
+            drawing.text(x + 14, top + 25, "Q", upon(f"fill-{rank}"), anchor="middle")
             drawing.rect(x + 31, top, 28, 40, f"fill-{piece}")
-            drawing.text(x + 45, top + 25, "KV", "paper", anchor="middle")
+            drawing.text(x + 45, top + 25, "KV", upon(f"fill-{piece}"), anchor="middle")
             if piece > rank:  # all of its tokens are later ones
                 drawing.path(f"M{x + 31:g} {top:g}l28 40M{x + 59:g} {top:g}l-28 40", "stroke-ink")
     return str(drawing)

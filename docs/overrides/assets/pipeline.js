@@ -93,9 +93,9 @@ function draw({ played, end }, words, caption) {
     write(0, top + 18, words.rank.replace("{n}", rank), "ink");
     box(left, top, width - left, 26, "faint");
     for (const [start, stop, forward, stage, batch] of passes) {
-      const wide = (stop - start) * scale;
-      box(left + start * scale, top, Math.max(wide - 1, 0.5), 26, `fill-${(forward ? 0 : 1) + (stage >= ranks ? 2 : 0)}`);
-      if (wide >= 17) write(left + start * scale + (wide - 1) / 2, top + 18, `${batch + 1}`, "paper", "middle");
+      const wide = (stop - start) * scale, colour = (forward ? 0 : 1) + (stage >= ranks ? 2 : 0);
+      box(left + start * scale, top, Math.max(wide - 1, 0.5), 26, `fill-${colour}`);
+      if (wide >= 17) write(left + start * scale + (wide - 1) / 2, top + 18, `${batch + 1}`, colour > 1 ? "on-pale" : "paper", "middle");
     }
   });
   return make("svg", { viewBox: `0 0 ${width} ${36 + 34 * ranks}`, width, role: "img", "aria-label": caption }, ...parts);
