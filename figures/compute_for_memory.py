@@ -48,6 +48,44 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
+def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What Llama 3 8B's layers and loss hold over one step, without checkpoints and with one around each layer."""
+    layer = (values["compute_for_memory.layer_kept_bytes"] or {}).get("llama", {"none": 1, "full": 0})
+    logit = (values["activations.model_parts_bytes"] or {}).get("llama", {}).get("log_probabilities", 0)
+    layers = ((values["gpt2_parameters.letters"] or {}).get("llama") or {"L": 1})["L"]
+    wide, column, high = 340.0, 5.0, 230.0  # high: the higher of both
+    scale = high / (layers * layer["none"] + 3 * logit)
+    drawing, left = Drawing(wide, 0), (wide - column * (2 * layers + 1)) / 2
+    top = 22.0
+    for name in ("none", "full"):
+        most = layers * layer[name] + 3 * logit
+        floor = top + 8 + most * scale
+        kept, again, logits = [], [], []
+        for step in range(2 * layers + 1):  # forward through the layers, the loss, backward through them
+            behind = step + 1 if step < layers else layers if step == layers else 2 * layers + 1 - step
+            x, height = left + step * column, behind * layer[name] * scale
+            if name == "full" and step > layers:  # the layer that goes backward has all that it needs
+                swollen = (layer["none"] - layer["full"]) * scale
+                again.append((x, floor - height - swollen, column, swollen))
+            kept.append((x, floor - height, column, height))
+            if step == layers:
+                logits.append((x, floor - height - 3 * logit * scale, column, 3 * logit * scale))
+        drawing.rects(kept, "fill-activations")
+        drawing.rects(again, "fill-other")
+        drawing.rects(logits, "fill-logits")
+        drawing.text(0, top - 6, f"{labels[name]}\u2003{format_value(most, 'bytes', language=labels['language'])}")
+        drawing.line(0, floor, wide, floor)
+        for x, word, anchor in ((left, "forward", "start"), (wide - left, "backward", "end")):
+            drawing.text(x, floor + 17, labels[word], "muted", anchor)
+        drawing.text(left + column * (layers + 0.5), floor + 17, labels["loss"], "muted", "middle")
+        top = floor + 46
+    for turn, part in enumerate(("activations", "other", "logits")):
+        drawing.rect(0, top - 11 + 20 * turn, 12, 12, f"fill-{part}")
+        drawing.text(20, top + 20 * turn, labels[part])
+    drawing.resize(top + 46)
+    return str(drawing)
+
+
 def trade(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Bytes kept by GPT-2 small against FLOPs relative to what the mathematics asks for."""
     kept = (values["compute_for_memory.kept_bytes"] or {}).get("gpt2", {})

@@ -47,6 +47,29 @@ def phases(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
+def users(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What a decoding step reads for more and more users: the weights once, and a cache for each."""
+    weights = (values["inference.quantized_bytes"] or {}).get("bf16", 1)
+    cache = (values["inference.cache_of_bytes"] or {}).get("grouped", 0)
+    served = (values["inference.served_ms"] or {}).get("8192", {})
+    counts, wide = (1, 4, 16, 32), 2 * HALF + GAP
+    scale = wide / (weights + counts[-1] * cache)
+    drawing, top = Drawing(wide, 0), 14.0
+    for number in (count for count in counts if str(count) in served):
+        taken = served[str(number)]
+        drawing.text(0, top, labels["users"].format(n=number))
+        drawing.text(wide, top, labels["each"].format(n=f"{1e3 / taken:,.0f}"), "muted", anchor="end")
+        drawing.rect(0, top + 7, weights * scale - 1, 26, "fill-weights")
+        drawing.text(weights * scale / 2, top + 25, labels["weights"], "paper", anchor="middle")
+        boxes = ((weights * scale + user * cache * scale, top + 7, cache * scale - 1, 26) for user in range(number))
+        drawing.rects(boxes, "fill-activations")
+        drawing.text(0, top + 50, labels["step"].format(time=f"{taken:.1f}"), "muted")
+        drawing.text(wide, top + 50, labels["all"].format(n=f"{1e3 * number / taken:,.0f}"), "muted", anchor="end")
+        top += 78
+    drawing.resize(top - 20)
+    return str(drawing)
+
+
 def knee(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Time of one matmul over its rows, in two formats: as published, and dashed the roofline's."""
     points = values["inference.knee"] or {}

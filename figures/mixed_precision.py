@@ -58,6 +58,39 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
+def life(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """One parameter's way through a step under autocast: what is kept until the next is filled, what goes, outlined."""
+    kept = (values["mixed_precision.part_bytes"] or {}).get("autocast", {"weights": 0, "gradients": 0, "moments": 0})
+    cast = values["mixed_precision.cast_per_parameter"] or 0
+    half = kept["moments"] // 2
+    box, right, pitch = 132.0, 206.0, 92.0
+    drawing = Drawing(340, 6 + 2 * pitch + 60)
+    boxes = {  # column and row, colour, whether it is kept, and its bytes
+        "weight": (0, 0, "weights", True, f"{kept['weights']}"),
+        "copy": (1, 0, "weights", False, f"{cast}"),
+        "half": (1, 1, "gradients", False, f"{cast}"),
+        "gradient": (1, 2, "gradients", True, f"{kept['gradients']}"),
+        "moments": (0, 2, "optimizer", True, f"{half} + {half}"),
+    }
+    for name, (column, row, colour, is_kept, size) in boxes.items():
+        x, y = column * (right - 1) + 1, 6 + pitch * row
+        drawing.rect(x, y, box, 52, f"{'fill' if is_kept else 'stroke'}-{colour}", rx=4)
+        css = upon(colour) if is_kept else "ink"
+        drawing.text(x + box / 2, y + 22, labels[name], css, anchor="middle")
+        drawing.text(x + box / 2, y + 42, labels["bytes"].format(n=size), css, anchor="middle")
+    across, down, up = (box + right) / 2, right + box / 2, box / 2
+    for name, path, x, y, anchor in (
+        ("cast", f"M{box + 8:g} 32H{right - 6:g}m-6 -4l6 4l-6 4", across, 22, "middle"),
+        ("backward", f"M{down:g} 62V{pitch + 2:g}m-4 -6l4 6l4 -6", down - 10, 85, "end"),
+        ("back", f"M{down:g} {pitch + 62:g}V{2 * pitch + 2:g}m-4 -6l4 6l4 -6", down - 10, pitch + 85, "end"),
+        ("average", f"M{right - 6:g} {2 * pitch + 32:g}H{box + 8:g}m6 -4l-6 4l6 4", across, 2 * pitch + 22, "middle"),
+        ("update", f"M{up:g} {2 * pitch + 2:g}V62m-4 6l4 -6l4 6", up - 8, pitch + 36, "end"),
+    ):
+        drawing.path(path)
+        drawing.text(x, y, labels[name], "muted" if name != "update" else "ink", anchor=anchor)
+    return str(drawing)
+
+
 def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """How far each recipe is from the true weights over its steps; the distance is logarithmic."""
     found = values["mixed_precision.measured_curves"] or {}

@@ -9,10 +9,8 @@ from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH, HEIGHT = 340, 26
-SIDE, STRIP = (
-    52.0,
-    3.0,
-)  # pixels of a matrix whose numbers take 4 bytes; the width of an adapter, which is less to scale
+SIDE = 52.0  # pixels of a matrix whose numbers take 4 bytes
+LONG, THIN = 37.0, 3.0  # an adapter, as long as a matrix of 2 bytes, and far wider than to scale
 ROWS = ("full_amp", "lora", "qlora")
 TRAINED = ("weights", "gradients", "optimizer", "optimizer")  # what there is of a matrix that is trained
 PARTS = {  # what the drawing shows, and the planner's lines in it

@@ -28,6 +28,7 @@ from figures import (
     mixed_precision,
     named_dimensions,
     number_formats,
+    one_card,
     optimizers,
     parallelism,
     roofline,
@@ -1114,6 +1115,107 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
     widths = [float(bar.attrib["width"]) for bar in chart.shapes if bar.tag == "rect" and bar.attrib["height"] == "16"]
     assert widths == pytest.approx([158 / 4, 158, 158 / 2, 1], abs=0.1)
     assert {"read 5 ms", "read 10 ms", "2 TFLOPs", "0.01 TFLOPs", "15.0 GB"} <= set(chart.texts)
+
+
+def test_only_what_is_trained_has_a_gradient_and_moments_and_a_matrix_has_the_area_of_its_bytes() -> None:
+    lines = {"full_amp": {"weights": 40, "total": 160}, "lora": {"weights": 20, "adapters": 1, "total": 30}}
+    made = {"lines_bytes": lines | {"qlora": {"weights": 5, "adapters": 1, "total": 15}}, "RTX_4090_BYTES": 25}
+    chart = Chart(one_card.methods(Values({f"one_card.{name}": value for name, value in made.items()}), Words()))
+
+    def areas(colour: str) -> list[float]:
+        boxes = [bar for bar in chart.bars(colour) if bar[3] - bar[2] not in (10, one_card.HEIGHT)]
+        return sorted((right - left) * (bottom - top) for left, right, top, bottom in boxes)
+
+    strip, whole = one_card.LONG * one_card.THIN, one_card.SIDE**2
+    assert areas("gradients") == pytest.approx([strip] * 4 + [whole]), "of two methods A and B, of one the matrix"
+    assert areas("optimizer") == pytest.approx([strip] * 8 + [whole] * 2)
+    assert areas("weights") == pytest.approx([strip] * 4 + [whole / 8, whole / 2, whole], rel=0.01)
+
+
+def test_the_logits_are_as_much_wider_than_what_goes_into_the_head_as_the_vocabulary() -> None:
+    made = {"gpt2_parameters.letters": {"gpt2": {"d": 100, "V": 4200}}}
+    made["activations.model_parts_bytes"] = {"gpt2": {"head_input": 2**20, "log_probabilities": 84 * 2**20}}
+    chart = Chart(activations.logits(Values(made), Words()))
+    ((left, right, *_),) = chart.bars("activations")
+    widths = [bar[1] - bar[0] for bar in chart.bars("logits")]
+    assert widths == pytest.approx([42 * (right - left)] * 3)
+    assert {"before\u20031 MiB", "kept\u200384 MiB", "bT × V = bT × 4,200, fp32"} <= set(chart.texts)
+
+
+def test_one_tile_has_its_piece_of_each_strip_and_all_before_it_are_done() -> None:
+    chart = Chart(activations.tiles(Values({"gpt2_parameters.letters": {"gpt2": {"T": 64, "Q": 4}}}), Words()))
+    (tile,) = [bar for bar in chart.bars("ink") if bar[1] - bar[0] == 22]
+    pieces = [bar for bar in chart.bars("activations") if 24 in (bar[1] - bar[0], bar[3] - bar[2])]
+    keys_and_values, queries_and_result = (
+        [bar for bar in pieces if bar[3] < tile[2]],
+        [bar for bar in pieces if bar[3] > tile[2]],
+    )
+    assert {bar[0] for bar in keys_and_values[:2]} == {tile[0]} and {bar[2] for bar in queries_and_result} >= {tile[2]}
+    done = [bar for bar in chart.bars("muted") if bar[1] - bar[0] == 22]
+    assert len(done) == 15 + 3, "five rows up to the diagonal, and what lies before the tile in its own"
+    assert all(bar[2] < tile[2] or bar[0] < tile[0] for bar in done)
+    assert "64 × 64" in activations.tiles(
+        Values({"gpt2_parameters.letters": {"gpt2": {"T": 64, "Q": 4}}}), Words(square="{n} × {n}")
+    )
+
+
+def test_a_heads_strips_and_squares_are_to_scale() -> None:
+    chart = Chart(gpt2_parameters.attention(Values({"gpt2_parameters.letters": {"gpt2": {"T": 60, "Q": 6}}}), Words()))
+    squares, strips = chart.bars("faint"), chart.bars("activations")
+    (side,) = {right - left for left, right, *_ in squares} | {bottom - top for *_, top, bottom in squares}
+    assert [sorted((right - left, bottom - top)) for left, right, top, bottom in strips] == [
+        pytest.approx([side / 10, side], abs=0.01)
+    ] * 4
+    assert {"S, 60 × 60", "P, 60 × 60: sums", "strips"} <= set(chart.texts)
+
+
+def test_checkpoints_leave_the_inputs_and_one_layer_at_a_time() -> None:
+    made = {
+        "compute_for_memory.layer_kept_bytes": {"llama": {"none": 10 * 2**30, "full": 2**30}},
+        "activations.model_parts_bytes": {"llama": {"log_probabilities": 5 * 2**30}},
+        "gpt2_parameters.letters": {"llama": {"L": 4}},
+    }
+    chart = Chart(compute_for_memory.over_time(Values(made), Words()))
+    gib = 230 / 55
+    plain, checked = chart.bars("activations")[:9], chart.bars("activations")[9:18]
+    steps = [1, 2, 3, 4, 4, 4, 3, 2, 1]
+    assert [(bottom - top) / gib for *_, top, bottom in plain] == pytest.approx([10 * step for step in steps], abs=0.1)
+    assert [(bottom - top) / gib for *_, top, bottom in checked] == pytest.approx(steps, abs=0.1)
+    again = [bar for bar in chart.bars("other") if bar[1] - bar[0] == 5]
+    assert [(bottom - top) / gib for *_, top, bottom in again] == pytest.approx([9] * 4, abs=0.1)
+    assert [bar[3] for bar in again] == pytest.approx([bar[2] for bar in checked[5:]], abs=0.1)
+    assert {"none\u200355 GiB", "full\u200319 GiB"} <= set(chart.texts)
+
+
+def test_a_parameter_keeps_what_is_filled_and_passes_through_the_rest() -> None:
+    parts = {"autocast": {"weights": 4, "gradients": 3, "master": 0, "moments": 8}}
+    made = {"mixed_precision.part_bytes": parts, "mixed_precision.cast_per_parameter": 2}
+    chart = Chart(mixed_precision.life(Values(made), Words(bytes="{n} B")))
+    for colour, size in {"weights": "4 B", "gradients": "3 B", "optimizer": "4 + 4 B"}.items():
+        filled = [shape for shape in chart.shapes if shape.get("class") == f"fill-{colour}"]
+        x, y = chart.place(size)
+        (box,) = (
+            chart.bars(colour)[: len(filled)]
+            if colour == "optimizer"
+            else [bar for bar in chart.bars(colour) if bar[0] < x < bar[1] and bar[2] < y < bar[3]]
+        )
+        assert len(filled) == 1 and box[0] < x < box[1] and box[2] < y < box[3]
+    assert [_word(text) for text in chart.root.iter("text")].count("2 B") == 2
+
+
+def test_the_weights_are_read_once_and_a_cache_for_each_user() -> None:
+    made = {
+        "inference.quantized_bytes": {"bf16": 16e9},
+        "inference.cache_of_bytes": {"grouped": 2e9},
+        "inference.served_ms": {"8192": {"1": 4.0, "4": 5.0, "16": 8.0, "32": 20.0}},
+    }
+    chart = Chart(inference.users(Values(made), Words(each="{n} each", all="{n} all", users="{n}", step="{time}")))
+    weights, caches = chart.bars("weights"), chart.bars("activations")
+    assert [len([cache for cache in caches if cache[2] == bar[2]]) for bar in weights] == [1, 4, 16, 32]
+    assert {round(cache[1] - cache[0], 1) for cache in caches} == {round(2 / 80 * 340 - 1, 1)}
+    assert {"250 each", "200 each", "125 each", "50 each", "250 all", "800 all", "2,000 all", "1,600 all"} <= set(
+        chart.texts
+    )
 
 
 # Figures of the book, with the values of its records
