@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What to try from top to bottom: a question, the remedy, and a bar of the peak beside the card's memory.
+    """What to try from top to bottom: a question, the remedy, and a bar of the peak, dark where it is beyond the card.
 
     As wide as a phone, so that it need not be scaled down there.
     """
@@ -35,14 +35,15 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     if card and scale:
         drawing.line(left + card * scale, 26, left + card * scale, 42)
         drawing.text(left + card * scale + 8, 39, labels["card"], "muted")
-    for index, (name, y) in enumerate(zip(rows, ends, strict=True)):
-        colour = 0 if index < 4 else 1 if name in RUNGS else 2
+    for name, y in zip(rows, ends, strict=True):
         drawing.text(left, y - 14, labels.get(f"ask_{name}", ""), "muted")
         drawing.text(left, y + 5, labels[name])
-        drawing.circle(spine, y, 6, f"fill-{colour}")
+        drawing.circle(spine, y, 6, "muted")
         if name in needs:
             drawing.text(width, y + 5, format_value(needs[name], "bytes", language=labels["language"]), anchor="end")
-            drawing.rect(left, y + 12, needs[name] * scale, 10, f"fill-{colour}")
+            drawing.rect(left, y + 12, min(needs[name], card) * scale, 10, "fill-other")
+            if needs[name] > card:
+                drawing.rect(left + card * scale, y + 12, (needs[name] - card) * scale, 10, "ink")
         if card and scale:
             drawing.line(left + card * scale, y + 9, left + card * scale, y + 25)
     return str(drawing)

@@ -103,20 +103,26 @@ def turns() -> list[list[int]]:
 
 
 def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Queries that stay, keys and values that go around a ring of four."""
-    drawing = Drawing(420, 40 + 56 * RANKS)
-    left, pitch = 96.0, 82.0
+    """Queries that stay, keys and values that go around a ring of four; pale, whose tokens all come later. Below, the
+    cut of a sequence that gives all ranks equally much to do."""
+    left, pitch, width = 62.0, 71.0, 31.0
+    drawing = Drawing(340, 28 + 56 * RANKS + 66)
     for rank in range(RANKS):
-        drawing.text(left + pitch * rank + 30, 14, labels["rank"].format(n=rank), anchor="middle")
+        drawing.text(left + pitch * rank + width, 14, labels["rank"].format(n=rank), anchor="middle")
     for done, held in enumerate(turns()):
         top = 28.0 + 56 * done
         drawing.text(0, top + 26, labels["round"].format(n=done + 1))
         for rank, piece in enumerate(held):
-            x = left + pitch * rank
-            drawing.rect(x, top, 28, 40, f"fill-{rank}")
-            drawing.text(x + 14, top + 25, "Q", upon(f"fill-{rank}"), anchor="middle")
-            drawing.rect(x + 31, top, 28, 40, f"fill-{piece}")
-            drawing.text(x + 45, top + 25, "KV", upon(f"fill-{piece}"), anchor="middle")
-            if piece > rank:  # all of its tokens are later ones
-                drawing.path(f"M{x + 31:g} {top:g}l28 40M{x + 59:g} {top:g}l-28 40", "stroke-ink")
+            x, later = left + pitch * rank, piece > rank
+            drawing.rect(x, top, width - 1, 40, f"fill-{rank}")
+            drawing.text(x + width / 2, top + 25, "Q", upon(f"fill-{rank}"), anchor="middle")
+            box = {"x": x + width, "y": top, "width": width, "height": 40}
+            drawing.add("rect", f"fill-{piece}", fill_opacity=0.2 if later else 1, **box)
+            css = "muted" if later else upon(f"fill-{piece}")
+            drawing.text(x + width * 1.5, top + 25, "KV", css, anchor="middle")
+    top, order = 28.0 + 56 * RANKS + 26, [*range(RANKS), *reversed(range(RANKS))]
+    drawing.text(0, top - 8, labels["cut"])
+    for place, rank in enumerate(order):
+        drawing.rect(place * 340 / len(order), top, 340 / len(order) - 2, 26, f"fill-{rank}")
+        drawing.text((place + 0.5) * 340 / len(order) - 1, top + 18, f"{rank}", upon(f"fill-{rank}"), anchor="middle")
     return str(drawing)

@@ -379,12 +379,14 @@ def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() 
     assert [right - left for left, right, *_ in backward] == pytest.approx([4 * unit - 1] * 2, abs=0.02)
 
 
-def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out() -> None:
+def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_pale() -> None:
     held = parallelism.turns()
     assert all(sorted(turn[rank] for turn in held) == [0, 1, 2, 3] for rank in range(4))
     assert held[1] == [3, 0, 1, 2]  # each has what the one before it had
     drawn = parallelism.ring(Values({}), Words(rank="{n}", round="{n}"))
-    assert drawn.count("stroke-ink") == 6  # of 16 pairs of a causal mask, in equal parts
+    assert drawn.count('fill-opacity="0.2"') == 6  # of 16 pairs of a causal mask, in equal parts
+    cut = [bar[0] for bar in Chart(drawn).bars("0") if bar[3] - bar[2] == 26]
+    assert cut == [0, 7 * 340 / 8], "the first and the last of eight parts are of one rank"
 
 
 def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
@@ -885,10 +887,13 @@ def test_a_rung_has_its_question_above_it_and_the_bar_of_its_own_peak() -> None:
     for name, y in zip(rungs, heights, strict=True):
         size = (sizes | state)[name] / 2**30
         assert chart.place(f"{size:g} GiB")[1] == y, "the number of a rung stands beside its name"
-        colour = "2" if name in state else "1" if name in ("products", "full") else "0"
-        ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20]
-        assert left == edge and right - left == pytest.approx((340 - edge) * size / 40, abs=0.1)
-        dots = [dot for dot in chart.dots(colour) if abs(dot[1] - y) < 10]
+        inside, *beyond = [
+            (x1, x2) for colour in ("other", "ink") for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20
+        ]
+        assert len(beyond) == (size > 20) and inside[0] == edge, "dark is what lies beyond the card"
+        end = beyond[0][1] if beyond else inside[1]
+        assert end == pytest.approx(edge + (340 - edge) * size / 40, abs=0.1)
+        dots = [dot for dot in chart.dots("muted") if abs(dot[1] - y) < 10]
         assert len(dots) == 1
     assert [float(x) for x in mark] == [pytest.approx(edge + (340 - edge) / 2, abs=0.1)]
 
@@ -1216,6 +1221,16 @@ def test_the_weights_are_read_once_and_a_cache_for_each_user() -> None:
     assert {"250 each", "200 each", "125 each", "50 each", "250 all", "800 all", "2,000 all", "1,600 all"} <= set(
         chart.texts
     )
+
+
+def test_what_a_step_loses_is_taken_off_one_after_the_other_down_to_its_mfu() -> None:
+    lines = {"matmuls": 0.5, "attention": 0.1, "recomputed": 0.2, "elementwise": 0.05, "loss": 0.03, "update": 0.02}
+    made = {"published_steps.stacks": {"mpt": lines}, "mfu.PUBLISHED": {"a100_40gb": {"mfu": 0.4}}}
+    chart = Chart(mfu.where(Values(made), Words()))
+    (reached,), lost = chart.bars("ink"), sorted(chart.bars("other"), key=lambda bar: bar[2])
+    assert [after[1] for after in lost] == pytest.approx([339, *(before[0] for before in lost[:-1])], abs=0.05)
+    assert [(right - left) / 338 for left, right, *_ in lost] == pytest.approx([0.1, 0.05, 0.05, 0.2, 0.2], abs=0.001)
+    assert reached[1] == pytest.approx(lost[-1][0], abs=0.05) and {"100 %", "40 %", "− 20 %"} <= set(chart.texts)
 
 
 # Figures of the book, with the values of its records
