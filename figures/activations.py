@@ -9,7 +9,7 @@ from figures.axes import DASHES, Axes, Names, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
-PARTS = ("norms", "attention", "mlp", "scores")  # from the bottom up
+REST = ("norms", "attention", "mlp")  # what grows with the length; the scores grow with its square
 GIB = 2**30
 
 DRAWN = (  # from top to bottom: a tensor and its shape, or a step without one; the part of the layer that it keeps
@@ -46,8 +46,8 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     left, spine, right, columns, pitch = 24, 44, 194, {"gpt2": 246, "llama": 338}, 27
     kept = values["activations.token_bytes"] or {}
     totals = values["activations.token_total_bytes"] or {}
-    groups = values["activations.PARTS"] or {}  # in the colours of the next figure
-    colours = {part: PARTS.index(name) for name, parts in groups.items() for part in parts}
+    groups = values["activations.PARTS"] or {}
+    kept_parts = {part for parts in groups.values() for part in parts}
     drawing = Drawing(340, 62 + pitch * len(DRAWN) + 20)
     drawing.text(338, 16, labels["kept"], "muted", anchor="end")
     for name, x in columns.items():
@@ -57,8 +57,8 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         y = 62 + pitch * row
         if shape:
             box: dict[str, Any] = {"x": left, "y": y - 12, "width": right - left, "height": 24, "rx": 4}
-            if part in colours:
-                drawing.add("rect", f"fill-{colours[part]}", fill_opacity=0.3, **box)
+            if part in kept_parts:
+                drawing.add("rect", "fill-activations", fill_opacity=0.4, **box)
             drawing.add("rect", "stroke-muted", **box)
             drawing.text(left + 8, y + 5, labels[word], "ink" if part else "muted")
             drawing.text(right - 6, y + 5, shape, "muted", anchor="end")
@@ -83,13 +83,15 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Bytes that a block keeps, stacked by part, for growing sequences; dots where hooks have counted."""
+    """Bytes that a block keeps for growing sequences, the scores upon the rest; dots where hooks have counted."""
     stacks = values["activations.length_parts_bytes"] or {}
     counted = values["activations.length_bytes"] or {}
     order = sorted(stacks, key=int)
     axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("GiB"))
-    parts = {labels[part]: [stacks[length][part] / GIB for length in order] for part in PARTS}
-    axes.stack(range(len(order)), parts)
+    rest = [sum(stacks[length][part] for part in REST) / GIB for length in order]
+    axes.bar(range(len(order)), rest, "activations", labels["rest"], alpha=0.45)
+    scores = [stacks[length]["scores"] / GIB for length in order]
+    axes.bar(range(len(order)), scores, "activations", labels["scores"], bottom=rest)
     if counted:
         dots = [counted[length] / GIB if length in counted else None for length in order]
         axes.scatter(range(len(order)), dots, "ink", labels["hooks"])
@@ -138,7 +140,7 @@ def tiles(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for name, x, css in (("Q", left - strip - 14, "fill-activations"), ("O", left + side + 14, "fill-activations")):
         drawing.rect(x, top, strip, side, "faint")
         if name == "O":  # rows that are finished
-            drawing.add("rect", css, x=x, y=top, width=strip, height=row * cell, fill_opacity=0.4)
+            drawing.rect(x, top, strip, row * cell, css, fill_opacity=0.4)
         drawing.rect(x, top + row * cell, strip, cell, css)
         drawing.text(x + strip / 2, top + side + 16, name, anchor="middle")
     drawing.rect(left + side + 5, top, 4, (row + 1) * cell, "muted")

@@ -57,7 +57,7 @@ def reached(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def collectives(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Three collectives on four ranks with four pieces: what each rank has before, and what after."""
     drawing = Drawing(340, 372)
-    drawing.add("rect", "fill-0", x=0, y=3, width=14, height=14, fill_opacity=PALE)
+    drawing.rect(0, 3, 14, 14, "fill-0", fill_opacity=PALE)
     drawing.text(20, 15, labels["own"])
     drawing.rect(170, 3, 14, 14, "fill-0")
     drawing.text(190, 15, labels["done"])
@@ -85,7 +85,7 @@ def _ranks(
             css, faded = (f"fill-{piece}", 1.0) if (rank, piece) in own | done else ("faint", 1.0)
             if (rank, piece) in own - done:
                 faded = PALE
-            drawing.add("rect", css, x=left, y=y + 17 * piece, width=30, height=14, fill_opacity=faded)
+            drawing.rect(left, y + 17 * piece, 30, 14, css, fill_opacity=faded)
         drawing.text(left + 15, y + 17 * RANKS + 12, name.format(n=rank), "muted", anchor="middle")
 
 
@@ -161,7 +161,7 @@ def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
     def rect(x: float, y: float, width: float, height: float, name: str) -> None:
         css, opacity, _ = marks[name]
-        drawing.add("rect", css, x=x, y=y, width=width, height=height, fill_opacity=opacity)
+        drawing.rect(x, y, width, height, css, fill_opacity=opacity)
 
     def bar(top: float, name: str, block: int, start: float, end: float) -> None:
         rect(start * scale, top, (end - start) * scale - 2, 24, name)

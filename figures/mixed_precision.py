@@ -36,7 +36,7 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for part, word in (PARTS | {"copies": "copies"}).items():
         colour, opacity = COLOURS[part]
         css = "stroke-muted" if part == "copies" else f"fill-{colour}"
-        drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=opacity)
+        drawing.rect(legend, 2, 14, 14, css, fill_opacity=opacity)
         drawing.text(legend + 20, 14, labels[word])
         legend += 20 + text_width(labels[word]) + 16
     for row, name in enumerate(rows):
@@ -45,9 +45,8 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for part in PARTS:
             width = found[name][part] * scale
             if width:
-                box = {"x": x, "y": y + 2, "width": width - 1, "height": 24}
                 colour, opacity = COLOURS[part]
-                drawing.add("rect", f"fill-{colour}", fill_opacity=opacity, **box)
+                drawing.rect(x, y + 2, width - 1, 24, f"fill-{colour}", fill_opacity=opacity)
                 tone = upon(colour) if opacity == 1 else "ink"
                 drawing.text(x + width / 2, y + 19, str(found[name][part]), tone, anchor="middle")
             x += width

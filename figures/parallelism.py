@@ -20,21 +20,21 @@ def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for name, x in heads:
         drawing.text(x, 16, labels[name], "muted", anchor="middle")
     for rank in range(2):
-        top, css = 40.0 + 132 * rank, f"fill-{rank}"
+        top, half = 40.0 + 132 * rank, 50.0 * rank
         drawing.text(0, top + 46, labels["rank"].format(n=rank))
-        drawing.rect(66, top + 10, 60, 70, "fill-2")  # all tokens, all features
+        drawing.rect(66, top + 10, 60, 70, "fill-activations")  # all tokens, all features
         drawing.rect(146, top, 100, 60, "faint")
-        drawing.rect(146 + 50 * rank, top, 50, 60, css)  # half of the outputs
+        drawing.rect(146 + half, top, 50, 60, "fill-weights")  # half of the outputs
         drawing.rect(270, top + 10, 100, 70, "faint")
-        drawing.rect(270 + 50 * rank, top + 10, 50, 70, css)
+        drawing.rect(270 + half, top + 10, 50, 70, "fill-activations")
         drawing.rect(402, top, 60, 100, "faint")
-        drawing.rect(402, top + 50 * rank, 60, 50, css)  # half of the inputs
-        drawing.add("rect", css, x=516, y=top + 10, width=60, height=70, fill_opacity=0.3)
+        drawing.rect(402, top + half, 60, 50, "fill-weights")  # half of the inputs
+        drawing.rect(516, top + 10, 60, 70, "fill-activations", fill_opacity=0.4)
         for x in (130, 252, 380, 483):
             drawing.line(x, top + 45, x + 12, top + 45)
             drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
         drawing.path(f"M580 {top + 45:g}H604V{161 - 12 + 24 * rank:g}")
-        drawing.rect(590, 149, 28, 24, "fill-2") if rank else None
+    drawing.rect(590, 149, 28, 24, "fill-communication")
     drawing.text(584, 166, labels["reduce"], anchor="end")
     drawing.text(0, 316, labels["note"], "muted")
     return str(drawing)
@@ -116,8 +116,7 @@ def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             x, later = left + pitch * rank, piece > rank
             drawing.rect(x, top, width - 1, 40, f"fill-{rank}")
             drawing.text(x + width / 2, top + 25, "Q", upon(f"fill-{rank}"), anchor="middle")
-            box = {"x": x + width, "y": top, "width": width, "height": 40}
-            drawing.add("rect", f"fill-{piece}", fill_opacity=0.2 if later else 1, **box)
+            drawing.rect(x + width, top, width, 40, f"fill-{piece}", fill_opacity=0.2 if later else 1)
             css = "muted" if later else upon(f"fill-{piece}")
             drawing.text(x + width * 1.5, top + 25, "KV", css, anchor="middle")
     top, order = 28.0 + 56 * RANKS + 26, [*range(RANKS), *reversed(range(RANKS))]

@@ -55,8 +55,10 @@ class Drawing:
                 element.set(name, value if isinstance(value, str) else f"{round(value, 2):g}")
         element.text = content
 
-    def rect(self, x: float, y: float, width: float, height: float, css: str, rx: float = 0) -> None:
-        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx)
+    def rect(
+        self, x: float, y: float, width: float, height: float, css: str, rx: float = 0, fill_opacity: float = 1
+    ) -> None:
+        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx, fill_opacity=fill_opacity)
 
     def rects(self, boxes: Iterable[Box], css: str, **attributes: float | str) -> None:
         """Many rectangles in one path: a quarter of the characters."""

@@ -404,15 +404,23 @@ def test_a_stage_leaves_a_rank_a_piece_of_what_it_shards() -> None:
             assert [low - high for *_, high, low in bars] == [height] * 4
 
 
-def test_a_sleeping_engine_shortens_the_bar_of_training() -> None:
+def test_an_engine_asleep_holds_no_weights_and_sampling_no_passes() -> None:
     gib = {"trainer": {"sampling": 2, "awake": 4, "asleep": 4}, "engine": {"sampling": 3, "awake": 3, "asleep": 1}}
-    parts = {part: {phase: size * 2**30 for phase, size in sizes.items()} for part, sizes in gib.items()}
-    chart = Chart(grpo.phases(Values({"grpo.parts_bytes": parts, "grpo.CARD_BYTES": 6 * 2**30}), Words()))
-    trainer, engine = (sorted(chart.bars(colour), key=lambda bar: bar[2])[-3:] for colour in ("0", "2"))
-    widths = [[right - left for left, right, *_ in bars] for bars in (trainer, engine)]
-    assert widths[0] == pytest.approx([widths[0][0], 2 * widths[0][0], 2 * widths[0][0]], rel=0.01)
-    assert widths[1] == pytest.approx([3 * widths[1][2]] * 2 + [widths[1][2]], rel=0.01)
-    assert [left for left, *_ in engine] == pytest.approx([right for _, right, *_ in trainer], abs=0.1)
+    made = {
+        "parts_bytes": {part: {phase: size * 2**30 for phase, size in sizes.items()} for part, sizes in gib.items()},
+        "training_parts_bytes": {"state": 3 * 2**30}, "engine_weights_bytes": 2**30, "CARD_BYTES": 6 * 2**30,
+    }  # fmt: skip
+    chart = Chart(grpo.phases(Values({f"grpo.{name}": value for name, value in made.items()}), Words()))
+    unit = (chart.place("4")[0] - chart.place("0")[0]) / 4
+    foot = chart.place("0")[0]
+    expected = {
+        "state": [(0, 2), (0, 3), (0, 3)], "passes": [(3, 4), (3, 4)],
+        "engine_weights": [(2, 3), (4, 5)], "engine_rest": [(3, 5), (5, 7), (4, 5)],
+    }  # fmt: skip
+    for part, ends in expected.items():
+        bars = sorted(chart.bars(chart.colours[part]), key=lambda bar: bar[2])
+        found = [((left - foot) / unit, (right - foot) / unit) for left, right, *_ in bars]
+        assert found == [pytest.approx(each, abs=0.02) for each in ends], part
 
 
 def test_a_layer_of_experts_sorts_the_copies_of_its_tokens() -> None:
@@ -522,21 +530,19 @@ def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:
         assert y < on_line - 5 if above else y == pytest.approx(on_line, abs=1)
 
 
-def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
-    parts = {part: (index + 1) * 2**30 for index, part in enumerate(activations.PARTS)}
+def test_the_scores_stand_upon_the_rest_for_each_length() -> None:
+    parts = {part: (index + 1) * 2**30 for index, part in enumerate((*activations.REST, "scores"))}
     stacks = {"1024": {part: 4 * size for part, size in parts.items()}, "512": parts}
     made = {"length_parts_bytes": stacks, "length_bytes": {"1024": 40 * 2**30}}
-    chart = Chart(activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words()))
-    unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
-    for index in (0, 1):  # the shorter length first
-        floor = chart.place("0")[1] - 5
-        for part in activations.PARTS:
-            _, _, top, bottom = chart.bars(chart.colours[part])[index]
-            assert bottom == pytest.approx(floor, abs=0.1)
-            assert bottom - top == pytest.approx(stacks[("512", "1024")[index]][part] / 2**30 * unit, abs=0.2)
-            floor = top
+    svg = activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words())
+    chart = Chart(svg)
+    unit, floor = (chart.place("0")[1] - chart.place("10")[1]) / 10, chart.place("0")[1] - 5
+    bars = chart.bars("activations")  # the shorter length first, the rest before the scores
+    assert [(bottom - top) / unit for *_, top, bottom in bars] == pytest.approx([6, 24, 4, 16], abs=0.02)
+    assert [(floor - bottom) / unit for *_, bottom in bars] == pytest.approx([0, 0, 6, 24], abs=0.02)
+    assert svg.count('fill-opacity="0.45"') == 2, "the rest is paler, in the legend too"
     (dot,) = chart.dots("ink")
-    assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
+    assert dot == pytest.approx((chart.place("1,024")[0], bars[3][2]), abs=0.1)
 
 
 def test_two_steps_of_gpt2_are_stacked_by_kind_below_what_is_reserved() -> None:
@@ -628,11 +634,9 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
     ]
     ends = {model: chart.place(model)[0] for model in ("gpt2", "llama")}
     assert all(row[-2][0] == ends["gpt2"] and row[-1][0] == ends["llama"] for row in rows.values() if len(row) == 4)
-    for colour, words in enumerate(
-        (["input", "between"], ["normed", "qkv", "heads"], ["normed", "inside", "activated"])
-    ):
-        middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars(str(colour))]
-        assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
+    middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars("activations")]
+    kept = ["input", "normed", "qkv", "heads", "between", "normed", "inside", "activated"]
+    assert [min(rows[y])[1] for y in middles] == kept, "what is kept is coloured"
 
 
 def test_a_model_has_its_matrices_to_scale_beside_their_steps_and_its_tensors_in_boxes() -> None:
