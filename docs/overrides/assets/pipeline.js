@@ -18,6 +18,7 @@ const WORDS = {
 const STYLE = `
   .pipeline { display: flex; flex-wrap: wrap; gap: 0.3em 1.4em; align-items: center; margin-bottom: 0.8em; font-size: 0.76rem; }
   .pipeline span { display: inline-flex; gap: 0.5em; align-items: center; }
+  .pipeline input { accent-color: var(--md-default-fg-color); }
   .pipeline output { min-width: 1.3em; text-align: end; font-variant-numeric: tabular-nums; }
   .pipeline select { border: 0.05rem solid var(--md-default-fg-color--light); padding: 0.2em; color: inherit; background: none; font: inherit; }
 `;
