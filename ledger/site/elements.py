@@ -22,6 +22,7 @@ from ledger.site.fill import Filled, Number, Table
 from ledger.site.quote import Quote, Source
 from ledger.site.variants import Output
 from ledger.site.words import printed_on, say
+from ledger.text import as_said
 from ledger.units import Plain
 
 # A cell of one number, marked or typed, with a factor or unit behind it; it may be a link, or have a note
@@ -142,7 +143,10 @@ class Elements:
 
     def _rows(self, table: Element, header: list[str], body: list[list[str]]) -> None:
         """Head and rows; a column of numbers stands at the right, as one that a page writes with `--:` does."""
-        right = [{"class": "number"} if all(map(self._is_number, column)) else {} for column in zip(*body, strict=True)]
+        right = [
+            {"style": "text-align: right;"} if all(map(self._is_number, column)) else {}
+            for column in zip(*body, strict=True)
+        ]
         row = SubElement(SubElement(table, "thead"), "tr")
         for cell, side in zip(header, right, strict=True):
             SubElement(row, "th" if cell else "td", {"scope": "col", **side} if cell else side).text = cell
@@ -154,7 +158,7 @@ class Elements:
 
     def _is_number(self, cell: str) -> bool:
         """Whether a cell has one number, with what may stand around it, or none."""
-        found = NUMBER.fullmatch(cell)
+        found = NUMBER.fullmatch(as_said(cell).strip())
         return cell in ("", "—") or bool(
             found and not (found["mark"] and isinstance(self.numbers[int(found["mark"])].found.value, str))
         )
