@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Names, Scale
+from figures.axes import DASHES, Axes, Names, Scale
 from figures.svg import Drawing
+from ledger.units import format_value
 
-PARTS = ("norms", "attention", "mlp", "scores")  # from the bottom up
+REST = ("norms", "attention", "mlp")  # what grows with the length; the scores grow with its square
 GIB = 2**30
 
 DRAWN = (  # from top to bottom: a tensor and its shape, or a step without one; the part of the layer that it keeps
@@ -45,8 +46,8 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     left, spine, right, columns, pitch = 24, 44, 194, {"gpt2": 246, "llama": 338}, 27
     kept = values["activations.token_bytes"] or {}
     totals = values["activations.token_total_bytes"] or {}
-    groups = values["activations.PARTS"] or {}  # in the colours of the next figure
-    colours = {part: PARTS.index(name) for name, parts in groups.items() for part in parts}
+    groups = values["activations.PARTS"] or {}
+    kept_parts = {part for parts in groups.values() for part in parts}
     drawing = Drawing(340, 62 + pitch * len(DRAWN) + 20)
     drawing.text(338, 16, labels["kept"], "muted", anchor="end")
     for name, x in columns.items():
@@ -56,8 +57,8 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         y = 62 + pitch * row
         if shape:
             box: dict[str, Any] = {"x": left, "y": y - 12, "width": right - left, "height": 24, "rx": 4}
-            if part in colours:
-                drawing.add("rect", f"fill-{colours[part]}", fill_opacity=0.3, **box)
+            if part in kept_parts:
+                drawing.add("rect", "fill-activations", fill_opacity=0.4, **box)
             drawing.add("rect", "stroke-muted", **box)
             drawing.text(left + 8, y + 5, labels[word], "ink" if part else "muted")
             drawing.text(right - 6, y + 5, shape, "muted", anchor="end")
@@ -82,17 +83,85 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Bytes that a block keeps, stacked by part, for growing sequences; dots where hooks have counted."""
+    """Bytes that a block keeps for growing sequences, the scores upon the rest; dots where hooks have counted."""
     stacks = values["activations.length_parts_bytes"] or {}
     counted = values["activations.length_bytes"] or {}
     order = sorted(stacks, key=int)
     axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("GiB"))
-    parts = {labels[part]: [stacks[length][part] / GIB for length in order] for part in PARTS}
-    axes.stack(range(len(order)), parts)
+    rest = [sum(stacks[length][part] for part in REST) / GIB for length in order]
+    axes.bar(range(len(order)), rest, "activations", labels["rest"], alpha=0.45)
+    scores = [stacks[length]["scores"] / GIB for length in order]
+    axes.bar(range(len(order)), scores, "activations", labels["scores"], bottom=rest)
     if counted:
         dots = [counted[length] / GIB if length in counted else None for length in order]
         axes.scatter(range(len(order)), dots, "ink", labels["hooks"])
     return str(axes)
+
+
+def logits(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What a token has of numbers before the head and behind it, to scale, and the three tensors of the loss."""
+    sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"d": 1, "V": 1})
+    parts = (values["activations.model_parts_bytes"] or {}).get("gpt2", {"head_input": 0, "log_probabilities": 0})
+    wide, high, left = 336.0, 58.0, 2.0
+    drawing = Drawing(340, 330)
+
+    def said(part: str) -> str:
+        return format_value(parts[part], "bytes", language=labels["language"])
+
+    narrow = wide * sizes["d"] / sizes["V"]
+    drawing.rect(left, 4, narrow, high, "fill-activations")
+    drawing.text(left + narrow + 10, 24, f"{labels['before']}\u2003{said('head_input')}")
+    drawing.text(left + narrow + 10, 46, f"bT × d = bT × {sizes['d']:,}", "muted")
+    drawing.path(f"M{left + narrow / 2:g} {4 + high:g}v24m-4 -6l4 6l4 -6")
+    drawing.text(left + narrow + 10, high + 26, labels["head"], "muted")
+    for row, name in enumerate(("kept", "gradient", "again")):
+        top = 98 + row * (high + 18)
+        drawing.rect(left, top, wide, high, "fill-logits")
+        drawing.text(left + 10, top + 25, f"{labels[name]}\u2003{said('log_probabilities')}", "paper")
+        drawing.text(left + 10, top + 45, f"bT × V = bT × {sizes['V']:,}, fp32", "paper")
+        if row:
+            drawing.path(f"M170 {top - 17:g}v14m-4 -5l4 5l4 -5")
+    return str(drawing)
+
+
+def tiles(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Scores of one head, of which fused attention has one tile at a time: its queries at the side, keys and values
+    above; what lies above the diagonal is left out."""
+    sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"T": 8, "Q": 1})
+    count, now = 8, (5, 3)  # tiles along a side; row and column of the one that is in the kernel
+    cell, left, top = 24.0, 64.0, 70.0
+    side, strip = count * cell, max(count * cell * sizes["Q"] / sizes["T"], 2)
+    drawing = Drawing(340, 420)
+    row, column = now
+    for name, y in (("K", top - 2 * strip - 22), ("V", top - strip - 14)):
+        drawing.rect(left, y, side, strip, "faint")
+        drawing.rect(left + column * cell, y, cell, strip, "fill-activations")
+        drawing.text(left - 6, y + strip / 2 + 5, name, anchor="end")
+    for name, x, css in (("Q", left - strip - 14, "fill-activations"), ("O", left + side + 14, "fill-activations")):
+        drawing.rect(x, top, strip, side, "faint")
+        if name == "O":  # rows that are finished
+            drawing.rect(x, top, strip, row * cell, css, fill_opacity=0.4)
+        drawing.rect(x, top + row * cell, strip, cell, css)
+        drawing.text(x + strip / 2, top + side + 16, name, anchor="middle")
+    drawing.rect(left + side + 5, top, 4, (row + 1) * cell, "muted")
+    lower = [(left + x * cell, top + y * cell, cell - 2, cell - 2) for y in range(count) for x in range(y + 1)]
+    done = [
+        box
+        for box in lower
+        if box[1] < top + row * cell or (box[1] < top + row * cell + 1 and box[0] < left + column * cell)
+    ]
+    drawing.rects(done, "muted", fill_opacity=0.4)
+    drawing.add("rect", "stroke-muted", x=left, y=top, width=side, height=side, stroke_dasharray=DASHES)
+    drawing.rect(left + column * cell, top + row * cell, cell - 2, cell - 2, "ink")
+    drawing.text(left + side - 4, top + 20, labels["later"], "muted", anchor="end")
+    drawing.text(left + side / 2, top + side + 38, labels["square"].format(n=f"{sizes['T']:,}"), "muted", "middle")
+    box = top + side + 54
+    drawing.rect(2, box, 336, 94, "stroke-muted", rx=4)
+    drawing.text(12, box + 20, labels["chip"])
+    for line, (css, name) in enumerate((("ink", "tile"), ("fill-activations", "strips"), ("muted", "running"))):
+        drawing.rect(12, box + 31 + 21 * line, 12, 12, css)
+        drawing.text(32, box + 42 + 21 * line, labels[name])
+    return str(drawing)
 
 
 def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

@@ -1,7 +1,8 @@
 """Charts: numbers in, SVG out, in the page's colours. The methods are called as matplotlib calls its own.
 
 Nothing is drawn before `str(axes)`: ends, ticks, margins and the legend follow from all that was put in.
-A colour is the number of a category (0 to 5), "ink", "muted" or "faint", as the style sheet has them.
+A colour is what it means ("weights", "gradients", "optimizer", "activations", "logits", "communication", "other"), the
+number of a category that means none of these (0 to 5), "ink", "muted" or "faint", as the style sheet has them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from figures.svg import EXPONENTS, Box, Drawing
+from figures.svg import EXPONENTS, TONES, Box, Drawing
 from ledger.units import format_value
 
 WIDTH = 640
@@ -21,8 +22,6 @@ DASHES = "5 4"
 
 Numbers = Sequence[float | None]  # None, not to be had on this device, is left out
 Colour = int | str
-# What memory holds, in each figure as in the planner's bar; what is none of these is 5 or "muted"
-HELD = {"activations": 2, "gradients": 3, "logits": 0, "optimizer": 4, "weights": 1}
 
 
 def power_of_ten(power: int) -> str:
@@ -163,7 +162,7 @@ class Axes:
         self.drawing = Drawing(WIDTH, height)
         self.left = self.right = self.top = self.bottom = 0.0  # the sides of the plot in pixels
         self._marks: list[Callable[[], None]] = []
-        self._legend: dict[str, tuple[str, Colour, bool]] = {}  # text: shape, colour, dashed
+        self._legend: dict[str, tuple[str, Colour, bool, float]] = {}  # text: shape, colour, dashed, alpha
         self._above = False  # whether texts stand between the title of y and the plot
         if isinstance(y, Names):
             y.ends = (y.ends[1], y.ends[0])
@@ -307,7 +306,7 @@ class Axes:
     def _draw_legend(self) -> float:
         """The legend from left to right, line by line; returns its height."""
         x, y = 0.0, 16
-        for text, (shape, colour, dashed) in self._legend.items():
+        for text, (shape, colour, dashed, alpha) in self._legend.items():
             key = 24 if shape == "line" else 14
             width = key + 6 + text_width(text)
             if x and x + width > WIDTH:
@@ -315,7 +314,7 @@ class Axes:
             if shape == "line":
                 self._line([(x, y - 5), (x + key, y - 5)], colour, dashed)
             else:
-                self._dot(x + 7, y - 5, shape, 7 if shape == "s" else 5, colour)
+                self._dot(x + 7, y - 5, shape, 7 if shape == "s" else 5, colour, alpha)
             self.drawing.text(x + key + 6, y, text)
             x += width + 20
         return y + 6 if self._legend else 0
@@ -343,11 +342,12 @@ class Axes:
                 end = x + half
 
     def _enter(
-        self, label: str, shape: str, colour: Colour, dashed: bool, x: Iterable[float | None], y: Iterable[float | None]
-    ) -> None:
+        self, label: str, shape: str, colour: Colour, dashed: bool, x: Iterable[float | None],
+        y: Iterable[float | None], alpha: float = 1,
+    ) -> None:  # fmt: skip
         """Notes what a new mark brings to the legend and to both scales."""
         if label:
-            self._legend[label] = (shape, colour, dashed)
+            self._legend[label] = (shape, colour, dashed, alpha)
         self.x.include(x)
         self.y.include(y)
 
@@ -355,7 +355,7 @@ class Axes:
         self, across: Scale, along: Scale, at: Sequence[float], sizes: Numbers, starts: Sequence[float],
         thickness: float, colour: Colour, label: str, alpha: float,
     ) -> None:  # fmt: skip
-        self._enter(label, "s", colour, False, (), ())
+        self._enter(label, "s", colour, False, (), (), alpha)
         bars = list(zip(at, starts or [0.0] * len(at), sizes, strict=True))
         across.include(place + side * thickness / 2 for place in at for side in (-1, 1))
         along.include(start + size for _, start, size in bars if size)
@@ -369,8 +369,9 @@ class Axes:
             return x1, y1, x2 - x1, y2 - y1
 
         def mark() -> None:
-            faded = {"fill_opacity": alpha} if alpha < 1 else {}
-            self.drawing.rects((box(place, start, size) for place, start, size in bars if size), _fill(colour), **faded)
+            self.drawing.rects(
+                (box(place, start, size) for place, start, size in bars if size), _fill(colour), fill_opacity=alpha
+            )
 
         self._marks.append(mark)
 
@@ -391,14 +392,14 @@ class Axes:
         path = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         self.drawing.add("path", f"stroke-{colour}", d=path, **({"stroke_dasharray": DASHES} if dashed else {}))
 
-    def _dot(self, x: float, y: float, marker: str, size: float, colour: Colour) -> None:
+    def _dot(self, x: float, y: float, marker: str, size: float, colour: Colour, alpha: float = 1) -> None:
         if marker == "o":
             self.drawing.circle(x, y, size, _fill(colour))
         elif marker == "ring":
             self.drawing.circle(x, y, size, f"stroke-{colour}")
         else:
-            self.drawing.rect(x - size, y - size, 2 * size, 2 * size, _fill(colour))
+            self.drawing.rect(x - size, y - size, 2 * size, 2 * size, _fill(colour), fill_opacity=alpha)
 
 
 def _fill(colour: Colour) -> str:
-    return colour if isinstance(colour, str) else f"fill-{colour}"
+    return str(colour) if colour in TONES else f"fill-{colour}"

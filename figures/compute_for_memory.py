@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What to try from top to bottom: a question, the remedy, and a bar of the peak beside the card's memory.
+    """What to try from top to bottom: a question, the remedy, and a bar of the peak, dark where it is beyond the card.
 
     As wide as a phone, so that it need not be scaled down there.
     """
@@ -35,16 +35,55 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     if card and scale:
         drawing.line(left + card * scale, 26, left + card * scale, 42)
         drawing.text(left + card * scale + 8, 39, labels["card"], "muted")
-    for index, (name, y) in enumerate(zip(rows, ends, strict=True)):
-        colour = 0 if index < 4 else 1 if name in RUNGS else 2
+    for name, y in zip(rows, ends, strict=True):
         drawing.text(left, y - 14, labels.get(f"ask_{name}", ""), "muted")
         drawing.text(left, y + 5, labels[name])
-        drawing.circle(spine, y, 6, f"fill-{colour}")
+        drawing.circle(spine, y, 6, "muted")
         if name in needs:
             drawing.text(width, y + 5, format_value(needs[name], "bytes", language=labels["language"]), anchor="end")
-            drawing.rect(left, y + 12, needs[name] * scale, 10, f"fill-{colour}")
+            drawing.rect(left, y + 12, min(needs[name], card) * scale, 10, "fill-other")
+            if needs[name] > card:
+                drawing.rect(left + card * scale, y + 12, (needs[name] - card) * scale, 10, "ink")
         if card and scale:
             drawing.line(left + card * scale, y + 9, left + card * scale, y + 25)
+    return str(drawing)
+
+
+def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What Llama 3 8B's layers and loss hold over one step, without checkpoints and with one around each layer."""
+    layer = (values["compute_for_memory.layer_kept_bytes"] or {}).get("llama", {"none": 1, "full": 0})
+    logit = (values["activations.model_parts_bytes"] or {}).get("llama", {}).get("log_probabilities", 0)
+    layers = ((values["gpt2_parameters.letters"] or {}).get("llama") or {"L": 1})["L"]
+    wide, column, high = 340.0, 5.0, 230.0  # high: the higher of both
+    scale = high / (layers * layer["none"] + 3 * logit)
+    drawing, left = Drawing(wide, 0), (wide - column * (2 * layers + 1)) / 2
+    top = 22.0
+    for name in ("none", "full"):
+        most = layers * layer[name] + 3 * logit
+        floor = top + 8 + most * scale
+        kept, again, logits = [], [], []
+        for step in range(2 * layers + 1):  # forward through the layers, the loss, backward through them
+            behind = step + 1 if step < layers else layers if step == layers else 2 * layers + 1 - step
+            x, height = left + step * column, behind * layer[name] * scale
+            if name == "full" and step > layers:  # the layer that goes backward has all that it needs
+                swollen = (layer["none"] - layer["full"]) * scale
+                again.append((x, floor - height - swollen, column, swollen))
+            kept.append((x, floor - height, column, height))
+            if step == layers:
+                logits.append((x, floor - height - 3 * logit * scale, column, 3 * logit * scale))
+        drawing.rects(kept, "fill-activations")
+        drawing.rects(again, "fill-other")
+        drawing.rects(logits, "fill-logits")
+        drawing.text(0, top - 6, f"{labels[name]}\u2003{format_value(most, 'bytes', language=labels['language'])}")
+        drawing.line(0, floor, wide, floor)
+        for x, word, anchor in ((left, "forward", "start"), (wide - left, "backward", "end")):
+            drawing.text(x, floor + 17, labels[word], "muted", anchor)
+        drawing.text(left + column * (layers + 0.5), floor + 17, labels["loss"], "muted", "middle")
+        top = floor + 46
+    for turn, part in enumerate(("activations", "other", "logits")):
+        drawing.rect(0, top - 11 + 20 * turn, 12, 12, f"fill-{part}")
+        drawing.text(20, top + 20 * turn, labels[part])
+    drawing.resize(top + 46)
     return str(drawing)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Names, Scale
+from figures.axes import Axes, Names, Scale
 
 GIB = 2**30
 ORDER = {  # from the bottom up, with their colours
-    "weights": HELD["weights"], "state": HELD["optimizer"], "gradients": HELD["gradients"],
-    "layers": HELD["activations"], "loss": HELD["logits"], "temporaries": 5,
+    "weights": "weights", "state": "optimizer", "gradients": "gradients",
+    "layers": "activations", "loss": "logits", "temporaries": "other",
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import text_width
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 from ledger.units import format_value
 
 WIDTH = 640
@@ -57,7 +57,7 @@ def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.rect(x, y, full * share, bar, f"fill-{colour}")
             if full * share > 48:
                 percent = format_value(share, "share", ".1f%", labels["language"])
-                drawing.text(x + full * share / 2, y + 22, percent, "paper", anchor="middle")
+                drawing.text(x + full * share / 2, y + 22, percent, upon(str(colour)), anchor="middle")
             x += full * share
     x = float(left)
     for colour, kind in enumerate(kinds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 
 RANKS = 4
 CHOICES = ((0, 2), (0, 1), (2, 3), (0, 3))  # the experts of each token
@@ -55,7 +55,7 @@ def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             for row in range(RANKS):
                 came_from, goes_to = (rank, row) if name == "before" else (row, rank)
                 drawing.rect(at, 28 + 22 * row, 40, 18, f"fill-{came_from}")
-                drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), "paper", "middle")
+                drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), upon(str(came_from)), "middle")
             drawing.text(at + 20, 28 + 22 * RANKS + 16, labels["rank"].format(n=rank), "muted", anchor="middle")
     drawing.line(205, 72, 225, 72)
     drawing.path("M219 67 225 72 219 77")

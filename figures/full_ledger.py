@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Colour, Names, Scale
+from figures.axes import Axes, Colour, Names, Scale
 
 GIB = 2**30
-ALIVE = ("state", "gradients", "activations", "logits")  # from the bottom up
-COLOURS: Mapping[str, Colour] = {**HELD, "state": HELD["optimizer"]}
+ALIVE = {  # from the bottom up, with their colours
+    "state": "optimizer", "gradients": "gradients", "activations": "activations", "logits": "logits"
+}  # fmt: skip
 STACKS = ("tune_eager", "tune_compiled", "mpt", "titan_eager", "titan_compiled")
 STACKED: dict[str, Colour] = {
     "matmuls": 0, "recomputed": 4, "attention": 1, "elementwise": 2, "loss": 5, "update": 3
@@ -23,7 +24,7 @@ def curve(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     parts = {labels[kind]: [size / GIB for size in found.get(kind, [])] for kind in ALIVE}
     columns = len(found.get("state", []))
     axes = Axes(Scale(labels["flops"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
-    axes.stack(range(columns), parts, width=1, colours=[COLOURS[kind] for kind in ALIVE])
+    axes.stack(range(columns), parts, width=1, colours=[*ALIVE.values()])
     axes.axhline(published, labels["published"])
     if start := values["published_steps.run_forward_to_backward"]:
         axes.axvline(start - 0.5, labels["forward"], labels["backward"])

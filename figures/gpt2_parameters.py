@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 from ledger.units import format_value
 
 WIDTH = 640
@@ -97,6 +97,46 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
+def attention(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """One head's two matmuls to scale: queries by keys give scores, these after the softmax by values the result."""
+    sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"T": 1, "Q": 1})
+    side = 118.0  # pixels of T
+    thin = side * sizes["Q"] / sizes["T"]
+    square, strip = f"{sizes['T']:,} × {sizes['T']:,}", f"{sizes['T']:,} × {sizes['Q']:,}"
+    drawing = Drawing(340, 370)
+    right = 180.0
+
+    def triangle(top: float, css: str) -> None:
+        drawing.rect(right, top, side, side, "faint")
+        drawing.path(f"M{right:g} {top:g}V{top + side:g}H{right + side:g}z", css)
+
+    top = 34.0
+    middle = top + side / 2 + 5
+    drawing.rect(8, top, thin, side, "fill-activations")
+    drawing.text(8 + thin / 2, top - 8, "Q", anchor="middle")
+    drawing.text(20, middle, "×")
+    drawing.rect(34, top + side / 2 - thin / 2, side, thin, "fill-activations")
+    drawing.text(34 + side / 2, top + side / 2 - 12, "Kᵀ", anchor="middle")
+    drawing.text(166, middle, "=", anchor="middle")
+    triangle(top, "fill-5")
+    drawing.text(right + side / 2, top - 8, f"S, {square}", anchor="middle")
+    drawing.text(right + 8, top + side - 10, labels["earlier"], "paper")
+    drawing.text(right + side - 6, top + 20, labels["later"], "muted", anchor="end")
+    drawing.text(8, top + side + 20, labels["strips"].format(shape=strip), "muted")
+    drawing.path(f"M{right + side / 2:g} {top + side + 6:g}v34m-4 -6l4 6l4 -6")
+    drawing.text(right + side / 2 - 10, top + side + 34, labels["softmax"], anchor="end")
+    top += side + 66
+    middle = top + side / 2 + 5
+    triangle(top, "fill-activations")
+    for name, x in ((labels["result"], right - 40), ("V", right + side + 26)):
+        drawing.rect(x - thin / 2, top, thin, side, "fill-activations")
+        drawing.text(x, top - 8, name, anchor="middle")
+    drawing.text(right - 14, middle, "=", anchor="middle")
+    drawing.text(right + side + 11, middle, "×", anchor="middle")
+    drawing.text(338, top + side + 20, f"P, {square}: {labels['sums']}", anchor="end")
+    return str(drawing)
+
+
 def stack(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Four bars twice: parameters by part on one scale, and each part's share of its model."""
     counts = values["gpt2_parameters.part_parameters"] or {}
@@ -117,7 +157,7 @@ def stack(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.rect(x, y, width, BAR, colour)
                 if title == "share" and width > 44:
                     percent = format_value(found[part] / total, "share", ".0f%", labels["language"])
-                    drawing.text(x + width / 2, y + 18, percent, "paper", anchor="middle")
+                    drawing.text(x + width / 2, y + 18, percent, upon(colour), anchor="middle")
                 x += width
             if title == "count":
                 drawing.text(x + 8, y + 18, f"{total / 1e6:,.0f}M", "muted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Scale
+from figures.axes import Axes, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -82,7 +82,7 @@ def gpt2_steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
     parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in STACKED}
     places = range(len(kinds.get("reserved", [])))
-    axes.stack(places, parts, width=1, colours=[HELD[kind] for kind in STACKED])
+    axes.stack(places, parts, width=1, colours=STACKED)
     if kinds:
         axes.plot([*places], [size / GIB for size in kinds["reserved"]], "ink", label=labels["reserved"])
         axes.axvline(len(places) / 2 - 0.5, labels["first"], labels["second"])

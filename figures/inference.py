@@ -29,21 +29,44 @@ def phases(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(left, 15, labels[name])
         new = TOKENS if name == "prefill" else 1
         for token in range(TOKENS + (name == "decode")):
-            css = "fill-1" if token >= TOKENS + (name == "decode") - new else "faint"
+            css = "muted" if token >= TOKENS + (name == "decode") - new else "faint"
             drawing.rect(left + token * (SIDE + 2.4), 28, SIDE, SIDE, css)
         drawing.text(left, 64, labels[f"{name}_tokens"], "muted")
-        drawing.rect(left, 78, HALF, 34, "fill-0", rx=4)
+        drawing.rect(left, 78, HALF, 34, "fill-weights", rx=4)
         drawing.text(left + HALF / 2, 100, labels["weights"].format(size=weights), "paper", anchor="middle")
-        css = "fill-2" if name == "decode" else "faint"
+        css = "fill-activations" if name == "decode" else "faint"
         drawing.rect(left, 120, HALF, 34, css, rx=4)
         text = labels[f"{name}_cache"].format(size=cache)
-        drawing.text(left + HALF / 2, 142, text, "paper" if name == "decode" else "ink", anchor="middle")
+        drawing.text(left + HALF / 2, 142, text, "on-pale" if name == "decode" else "ink", anchor="middle")
         drawing.text(left, 182, labels["flops"].format(count=f"{parts[name]['flops'] / 1e12:.3g}"))
-        for row, (kind, colour) in enumerate((("read", 0), ("compute", 1))):
+        for row, (kind, css) in enumerate((("read", "muted"), ("compute", "ink"))):
             y = 206 + 54 * row
             taken = times[name][kind]
             drawing.text(left, y + 8, labels[kind].format(time=f"{taken:.3g} ms"))
-            drawing.rect(left, y + 16, max(taken / longest * HALF, 1), 16, f"fill-{colour}")
+            drawing.rect(left, y + 16, max(taken / longest * HALF, 1), 16, css)
+    return str(drawing)
+
+
+def users(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What a decoding step reads for more and more users: the weights once, and a cache for each."""
+    weights = (values["inference.quantized_bytes"] or {}).get("bf16", 1)
+    cache = (values["inference.cache_of_bytes"] or {}).get("grouped", 0)
+    served = (values["inference.served_ms"] or {}).get("8192", {})
+    counts, wide = (1, 4, 16, 32), 2 * HALF + GAP
+    scale = wide / (weights + counts[-1] * cache)
+    drawing, top = Drawing(wide, 0), 14.0
+    for number in (count for count in counts if str(count) in served):
+        taken = served[str(number)]
+        drawing.text(0, top, labels["users"].format(n=number))
+        drawing.text(wide, top, labels["each"].format(n=f"{1e3 / taken:,.0f}"), "muted", anchor="end")
+        drawing.rect(0, top + 7, weights * scale - 1, 26, "fill-weights")
+        drawing.text(weights * scale / 2, top + 25, labels["weights"], "paper", anchor="middle")
+        boxes = ((weights * scale + user * cache * scale, top + 7, cache * scale - 1, 26) for user in range(number))
+        drawing.rects(boxes, "fill-activations")
+        drawing.text(0, top + 50, labels["step"].format(time=f"{taken:.1f}"), "muted")
+        drawing.text(wide, top + 50, labels["all"].format(n=f"{1e3 * number / taken:,.0f}"), "muted", anchor="end")
+        top += 78
+    drawing.resize(top - 20)
     return str(drawing)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Log, Scale
+from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing
 
 RANKS = 4  # in drawings, and pieces of a tensor
 PALE = 0.3
 PARTS = {  # first stage that splits it, and width
-    "weights": (f"fill-{HELD['weights']}", 3, 12.0),
-    "gradients": (f"fill-{HELD['gradients']}", 2, 12.0),
-    "state": (f"fill-{HELD['optimizer']}", 1, 24.0),
+    "weights": ("fill-weights", 3, 12.0),
+    "gradients": ("fill-gradients", 2, 12.0),
+    "state": ("fill-optimizer", 1, 24.0),
 }
 HEIGHT = 40.0  # of a rank's bars
 
@@ -57,7 +57,7 @@ def reached(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def collectives(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Three collectives on four ranks with four pieces: what each rank has before, and what after."""
     drawing = Drawing(340, 372)
-    drawing.add("rect", "fill-0", x=0, y=3, width=14, height=14, fill_opacity=PALE)
+    drawing.rect(0, 3, 14, 14, "fill-0", fill_opacity=PALE)
     drawing.text(20, 15, labels["own"])
     drawing.rect(170, 3, 14, 14, "fill-0")
     drawing.text(190, 15, labels["done"])
@@ -85,7 +85,7 @@ def _ranks(
             css, faded = (f"fill-{piece}", 1.0) if (rank, piece) in own | done else ("faint", 1.0)
             if (rank, piece) in own - done:
                 faded = PALE
-            drawing.add("rect", css, x=left, y=y + 17 * piece, width=30, height=14, fill_opacity=faded)
+            drawing.rect(left, y + 17 * piece, 30, 14, css, fill_opacity=faded)
         drawing.text(left + 15, y + 17 * RANKS + 12, name.format(n=rank), "muted", anchor="middle")
 
 
@@ -154,31 +154,36 @@ def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     step = fsdp_step()
     drawing = Drawing(640, 330)
     scale = 640 / max(end for _, _, end in step["reduce"])
-    legend = {"forward": "fill-0", "backward": "fill-1", "head": "muted", "gather": "fill-2", "reduce": "fill-3"}
-    x = 0.0
-    for name, css in legend.items():
-        drawing.rect(x, 3, 14, 14, css)
-        drawing.text(x + 20, 15, labels[name])
-        x += 118
+    marks: dict[str, tuple[str, float, str]] = {  # colour, how full it is, and the class of a text upon it
+        "forward": ("muted", 1.0, "paper"), "backward": ("ink", 1.0, "paper"), "head": ("faint", 1.0, "ink"),
+        "gather": ("fill-communication", 0.5, "ink"), "reduce": ("fill-communication", 1.0, "on-pale"),
+    }  # fmt: skip
 
-    def bar(top: float, css: str, block: int, start: float, end: float) -> None:
-        drawing.rect(start * scale, top, (end - start) * scale - 2, 24, css)
+    def rect(x: float, y: float, width: float, height: float, name: str) -> None:
+        css, opacity, _ = marks[name]
+        drawing.rect(x, y, width, height, css, fill_opacity=opacity)
+
+    def bar(top: float, name: str, block: int, start: float, end: float) -> None:
+        rect(start * scale, top, (end - start) * scale - 2, 24, name)
         if block:
-            drawing.text((start + end) / 2 * scale - 1, top + 17, str(block), "paper", anchor="middle")
+            drawing.text((start + end) / 2 * scale - 1, top + 17, str(block), marks[name][2], anchor="middle")
 
+    for turn, name in enumerate(marks):
+        rect(118 * turn, 3, 14, 14, name)
+        drawing.text(118 * turn + 20, 15, labels[name])
     drawing.text(0, 48, labels["compute"])
     for place, (block, start, end) in enumerate(step["compute"]):
-        bar(56, "muted" if not block else f"fill-{int(place > BLOCKS)}", block, start, end)
+        bar(56, "head" if not block else "backward" if place > BLOCKS else "forward", block, start, end)
     drawing.text(0, 104, labels["send"])
     for row, name in enumerate(("gather", "reduce")):
         for block, start, end in step[name]:
-            bar(112 + 28 * row, f"fill-{2 + row}", block, start, end)
+            bar(112 + 28 * row, name, block, start, end)
     drawing.text(0, 190, labels["hold"])
     for block in range(1, BLOCKS + 1):
         gathers = [start for of, start, _ in step["gather"] if of == block]
         computes = [end for of, _, end in step["compute"] if of == block]
         for start, end in zip(gathers, computes, strict=True):
-            drawing.rect(start * scale, 198 + 30 * (block - 1), (end - start) * scale - 2, 24, "fill-4")
+            drawing.rect(start * scale, 198 + 30 * (block - 1), (end - start) * scale - 2, 24, "fill-weights")
             drawing.text(
                 (start + end) / 2 * scale - 1,
                 215 + 30 * (block - 1),

@@ -73,6 +73,35 @@ def _on_sms(drawing: Drawing, tiles: int, num_sms: int, labels: Mapping[str, str
     drawing.rects(squares, "stroke-ink")
 
 
+def where(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Where a published step's time went, from all of it down to what its FLOPs would take at the peak."""
+    lines = (values["published_steps.stacks"] or {}).get("mpt", {})
+    reached = ((values["mfu.PUBLISHED"] or {}).get("a100_40gb") or {}).get("mfu", 0.0)
+    parts = {
+        "rest": 1 - sum(lines.values()),
+        "small": lines.get("loss", 0.0) + lines.get("update", 0.0),
+        "elementwise": lines.get("elementwise", 0.0),
+        "recomputed": lines.get("recomputed", 0.0),
+        "slower": lines.get("matmuls", 0.0) + lines.get("attention", 0.0) - reached,
+    }
+    wide, pitch, end = 338.0, 46.0, 1.0
+    drawing = Drawing(340, pitch * (len(parts) + 2))
+
+    def row(number: int, word: str, share: float, start: float, css: str) -> None:
+        top, sign = pitch * number, "− " if start else ""
+        drawing.text(0, top + 16, labels[word])
+        drawing.text(338, top + 16, sign + format_value(share, "share", ".0f%", labels["language"]), anchor="end")
+        drawing.rect(1 + start * wide, top + 22, max(share * wide, 1), 18, css)
+
+    row(0, "whole", 1.0, 0.0, "muted")
+    for number, (word, share) in enumerate(parts.items(), start=1):
+        drawing.rect(1, pitch * number + 22, end * wide, 18, "faint")
+        end -= share
+        row(number, word, share, end, "fill-other")
+    row(len(parts) + 1, "mfu", reached, 0.0, "ink")
+    return str(drawing)
+
+
 def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Every published MFU, a row for each card; those of runs that recompute matmuls below."""
     points = values["mfu.POINTS"] or {}

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Log, Scale, text_width
-from figures.svg import Drawing
+from figures.axes import Axes, Log, Scale, text_width
+from figures.svg import Drawing, upon
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
 DOTTED = ("master", "bf16")  # may lie on another curve
 PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_weights", "moments": "moments"}  # labels
-COLOURS = {**HELD, "master": 5, "moments": HELD["optimizer"]}
+# The master copy is the optimizer's as its moments are, and so of its colour, paler
+COLOURS = {
+    "weights": ("weights", 1.0),
+    "gradients": ("gradients", 1.0),
+    "master": ("optimizer", 0.5),
+    "moments": ("optimizer", 1.0),
+    "copies": ("weights", 1.0),
+}
 WIDTH = 640
 
 
@@ -27,8 +34,9 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing = Drawing(WIDTH, top + pitch * max(len(rows), 1))
     legend = 0.0
     for part, word in (PARTS | {"copies": "copies"}).items():
-        css = "stroke-muted" if word == "copies" else f"fill-{COLOURS[part]}"
-        drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=0.4)
+        colour, opacity = COLOURS[part]
+        css = "stroke-muted" if part == "copies" else f"fill-{colour}"
+        drawing.rect(legend, 2, 14, 14, css, fill_opacity=opacity)
         drawing.text(legend + 20, 14, labels[word])
         legend += 20 + text_width(labels[word]) + 16
     for row, name in enumerate(rows):
@@ -37,14 +45,48 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for part in PARTS:
             width = found[name][part] * scale
             if width:
-                box = {"x": x, "y": y + 2, "width": width - 1, "height": 24}
-                drawing.add("rect", f"fill-{COLOURS[part]}", fill_opacity=0.4, **box)
-                drawing.text(x + width / 2, y + 19, str(found[name][part]), anchor="middle")
+                colour, opacity = COLOURS[part]
+                drawing.rect(x, y + 2, width - 1, 24, f"fill-{colour}", fill_opacity=opacity)
+                tone = upon(colour) if opacity == 1 else "ink"
+                drawing.text(x + width / 2, y + 19, str(found[name][part]), tone, anchor="middle")
             x += width
         if name == "autocast" and copies:
             drawing.rect(x, y + 2, copies * scale - 1, 24, "stroke-muted")
             drawing.text(x + copies * scale / 2, y + 19, f"+ {copies}", anchor="middle")
         drawing.text(WIDTH, y + 19, str(sums[name]), anchor="end")
+    return str(drawing)
+
+
+def life(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """One parameter's way through a step under autocast: what is kept until the next is filled, what goes, outlined."""
+    kept = (values["mixed_precision.part_bytes"] or {}).get("autocast", {"weights": 0, "gradients": 0, "moments": 0})
+    cast = values["mixed_precision.cast_per_parameter"] or 0
+    half = kept["moments"] // 2
+    box, right, pitch = 132.0, 206.0, 92.0
+    drawing = Drawing(340, 6 + 2 * pitch + 60)
+    boxes = {  # column and row, colour, whether it is kept, and its bytes
+        "weight": (0, 0, "weights", True, f"{kept['weights']}"),
+        "copy": (1, 0, "weights", False, f"{cast}"),
+        "half": (1, 1, "gradients", False, f"{cast}"),
+        "gradient": (1, 2, "gradients", True, f"{kept['gradients']}"),
+        "moments": (0, 2, "optimizer", True, f"{half} + {half}"),
+    }
+    for name, (column, row, colour, is_kept, size) in boxes.items():
+        x, y = column * (right - 1) + 1, 6 + pitch * row
+        drawing.rect(x, y, box, 52, f"{'fill' if is_kept else 'stroke'}-{colour}", rx=4)
+        css = upon(colour) if is_kept else "ink"
+        drawing.text(x + box / 2, y + 22, labels[name], css, anchor="middle")
+        drawing.text(x + box / 2, y + 42, labels["bytes"].format(n=size), css, anchor="middle")
+    across, down, up = (box + right) / 2, right + box / 2, box / 2
+    for name, path, x, y, anchor in (
+        ("cast", f"M{box + 8:g} 32H{right - 6:g}m-6 -4l6 4l-6 4", across, 22, "middle"),
+        ("backward", f"M{down:g} 62V{pitch + 2:g}m-4 -6l4 6l4 -6", down - 10, 85, "end"),
+        ("back", f"M{down:g} {pitch + 62:g}V{2 * pitch + 2:g}m-4 -6l4 6l4 -6", down - 10, pitch + 85, "end"),
+        ("average", f"M{right - 6:g} {2 * pitch + 32:g}H{box + 8:g}m6 -4l-6 4l6 4", across, 2 * pitch + 22, "middle"),
+        ("update", f"M{up:g} {2 * pitch + 2:g}V62m-4 6l4 -6l4 6", up - 8, pitch + 36, "end"),
+    ):
+        drawing.path(path)
+        drawing.text(x, y, labels[name], "muted" if name != "update" else "ink", anchor=anchor)
     return str(drawing)
 
 

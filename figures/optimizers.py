@@ -12,6 +12,7 @@ from ledger.units import format_value
 
 WIDTH = 640
 PANELS = ("sgd", "momentum", "adagrad", "adam")
+PARTS = {"parameter": "fill-weights", "gradient": "fill-gradients", "state": "fill-optimizer"}
 HELD = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "amsgrad", "rmsprop_full", "adamw_bf16")
 
 
@@ -73,8 +74,8 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     scale = (WIDTH - left - 56) / max(totals.values(), default=1)
     drawing = Drawing(WIDTH, row * (len(names) + 1))
     x = left
-    for colour, key in enumerate(("parameter", "gradient", "state")):
-        drawing.rect(x, 4, 14, 14, f"fill-{colour}")
+    for key, css in PARTS.items():
+        drawing.rect(x, 4, 14, 14, css)
         drawing.text(x + 22, 16, labels[key])
         x += 130
     for index, name in enumerate(names):
@@ -82,9 +83,9 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(0, y + 16, labels[name])
         element = state[name]["element_bytes"]
         x = left
-        for colour, amount in enumerate((element, element, state[name]["per_parameter_bytes"])):
+        for css, amount in zip(PARTS.values(), (element, element, state[name]["per_parameter_bytes"]), strict=True):
             if amount:
-                drawing.rect(x, y, amount * scale - 1.5, 22, f"fill-{colour}")
+                drawing.rect(x, y, amount * scale - 1.5, 22, css)
             x += amount * scale
         drawing.text(x + 8, y + 16, format_value(totals[name], "bytes"))
     return str(drawing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 
 WIDTH = 640
 RANKS = 4
@@ -20,21 +20,21 @@ def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for name, x in heads:
         drawing.text(x, 16, labels[name], "muted", anchor="middle")
     for rank in range(2):
-        top, css = 40.0 + 132 * rank, f"fill-{rank}"
+        top, half = 40.0 + 132 * rank, 50.0 * rank
         drawing.text(0, top + 46, labels["rank"].format(n=rank))
-        drawing.rect(66, top + 10, 60, 70, "fill-2")  # all tokens, all features
+        drawing.rect(66, top + 10, 60, 70, "fill-activations")  # all tokens, all features
         drawing.rect(146, top, 100, 60, "faint")
-        drawing.rect(146 + 50 * rank, top, 50, 60, css)  # half of the outputs
+        drawing.rect(146 + half, top, 50, 60, "fill-weights")  # half of the outputs
         drawing.rect(270, top + 10, 100, 70, "faint")
-        drawing.rect(270 + 50 * rank, top + 10, 50, 70, css)
+        drawing.rect(270 + half, top + 10, 50, 70, "fill-activations")
         drawing.rect(402, top, 60, 100, "faint")
-        drawing.rect(402, top + 50 * rank, 60, 50, css)  # half of the inputs
-        drawing.add("rect", css, x=516, y=top + 10, width=60, height=70, fill_opacity=0.3)
+        drawing.rect(402, top + half, 60, 50, "fill-weights")  # half of the inputs
+        drawing.rect(516, top + 10, 60, 70, "fill-activations", fill_opacity=0.4)
         for x in (130, 252, 380, 483):
             drawing.line(x, top + 45, x + 12, top + 45)
             drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
         drawing.path(f"M580 {top + 45:g}H604V{161 - 12 + 24 * rank:g}")
-        drawing.rect(590, 149, 28, 24, "fill-2") if rank else None
+    drawing.rect(590, 149, 28, 24, "fill-communication")
     drawing.text(584, 166, labels["reduce"], anchor="end")
     drawing.text(0, 316, labels["note"], "muted")
     return str(drawing)
@@ -64,10 +64,11 @@ def _pipeline(values: Mapping[str, Any], labels: Mapping[str, str], name: str) -
         drawing.rect(left, top, WIDTH - left, 26, "faint")
         for start, forward, stage, batch in passes:
             width = lasts[forward] * scale
-            drawing.rect(left + start * scale, top, width - 1, 26, COLOURS[forward, stage // len(ranks) % 2])
+            css = COLOURS[forward, stage // len(ranks) % 2]
+            drawing.rect(left + start * scale, top, width - 1, 26, css)
             if width >= LEAST_WIDTH:
                 middle = left + start * scale + (width - 1) / 2
-                drawing.text(middle, top + 18, str(batch + 1), "paper", anchor="middle")
+                drawing.text(middle, top + 18, str(batch + 1), upon(css), anchor="middle")
     return str(drawing)
 
 
@@ -102,20 +103,25 @@ def turns() -> list[list[int]]:
 
 
 def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Queries that stay, keys and values that go around a ring of four."""
-    drawing = Drawing(420, 40 + 56 * RANKS)
-    left, pitch = 96.0, 82.0
+    """Queries that stay, keys and values that go around a ring of four; pale, whose tokens all come later. Below, the
+    cut of a sequence that gives all ranks equally much to do."""
+    left, pitch, width = 62.0, 71.0, 31.0
+    drawing = Drawing(340, 28 + 56 * RANKS + 66)
     for rank in range(RANKS):
-        drawing.text(left + pitch * rank + 30, 14, labels["rank"].format(n=rank), anchor="middle")
+        drawing.text(left + pitch * rank + width, 14, labels["rank"].format(n=rank), anchor="middle")
     for done, held in enumerate(turns()):
         top = 28.0 + 56 * done
         drawing.text(0, top + 26, labels["round"].format(n=done + 1))
         for rank, piece in enumerate(held):
-            x = left + pitch * rank
-            drawing.rect(x, top, 28, 40, f"fill-{rank}")
-            drawing.text(x + 14, top + 25, "Q", "paper", anchor="middle")
-            drawing.rect(x + 31, top, 28, 40, f"fill-{piece}")
-            drawing.text(x + 45, top + 25, "KV", "paper", anchor="middle")
-            if piece > rank:  # all of its tokens are later ones
-                drawing.path(f"M{x + 31:g} {top:g}l28 40M{x + 59:g} {top:g}l-28 40", "stroke-ink")
+            x, later = left + pitch * rank, piece > rank
+            drawing.rect(x, top, width - 1, 40, f"fill-{rank}")
+            drawing.text(x + width / 2, top + 25, "Q", upon(f"fill-{rank}"), anchor="middle")
+            drawing.rect(x + width, top, width, 40, f"fill-{piece}", fill_opacity=0.2 if later else 1)
+            css = "muted" if later else upon(f"fill-{piece}")
+            drawing.text(x + width * 1.5, top + 25, "KV", css, anchor="middle")
+    top, order = 28.0 + 56 * RANKS + 26, [*range(RANKS), *reversed(range(RANKS))]
+    drawing.text(0, top - 8, labels["cut"])
+    for place, rank in enumerate(order):
+        drawing.rect(place * 340 / len(order), top, 340 / len(order) - 2, 26, f"fill-{rank}")
+        drawing.text((place + 0.5) * 340 / len(order) - 1, top + 18, f"{rank}", upon(f"fill-{rank}"), anchor="middle")
     return str(drawing)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Scale
+from figures.axes import Axes, Scale
 
 GIB = 2**30
 ORDER = {  # from the bottom up, with their colours
-    "weights": HELD["weights"], "state": HELD["optimizer"], "gradients": HELD["gradients"],
-    "layers": HELD["activations"], "loss": HELD["logits"], "backward": 5,
+    "weights": "weights", "state": "optimizer", "gradients": "gradients",
+    "layers": "activations", "loss": "logits", "backward": "other",
 }  # fmt: skip
 
 

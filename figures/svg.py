@@ -1,7 +1,8 @@
 """A drawing that takes its colours from the page, so that one SVG serves light and dark.
 
-Classes that the style sheet knows: fill-0 … fill-5 (categories), ink, muted, faint (fills);
-stroke-0 … stroke-5, stroke-ink, stroke-muted (lines).
+Classes that the style sheet knows: fill-weights, fill-gradients, fill-optimizer, fill-activations, fill-logits,
+fill-communication, fill-other, each for what it says; fill-0 … fill-6, the same colours, for series that mean none of
+it; ink, muted, faint, paper (fills); stroke-weights …, stroke-0 …, stroke-ink, stroke-muted (lines).
 """
 
 from __future__ import annotations
@@ -11,10 +12,22 @@ from collections.abc import Iterable
 from xml.etree import ElementTree
 
 TEXT_SIZE = 14
-UNSAID = {"rx": 0, "text-anchor": "start", "font-size": TEXT_SIZE}  # what an element has that does not say it
+UNSAID = {
+    "rx": 0,
+    "fill-opacity": 1,
+    "text-anchor": "start",
+    "font-size": TEXT_SIZE,
+}  # what an element has that does not say it
+TONES = ("ink", "muted", "faint", "paper")
+PALE = ("activations", "communication", "gradients", "2", "3", "6")  # colours that a dark text is legible upon
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 Box = tuple[float, float, float, float]  # x and y of its upper left corner, width, height
 DIGITS = str.maketrans(EXPONENTS, "−0123456789")
+
+
+def upon(colour: str) -> str:
+    """The class of a text that stands upon a colour."""
+    return "on-pale" if colour.removeprefix("fill-") in PALE else "paper"
 
 
 class Drawing:
@@ -42,8 +55,10 @@ class Drawing:
                 element.set(name, value if isinstance(value, str) else f"{round(value, 2):g}")
         element.text = content
 
-    def rect(self, x: float, y: float, width: float, height: float, css: str, rx: float = 0) -> None:
-        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx)
+    def rect(
+        self, x: float, y: float, width: float, height: float, css: str, rx: float = 0, fill_opacity: float = 1
+    ) -> None:
+        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx, fill_opacity=fill_opacity)
 
     def rects(self, boxes: Iterable[Box], css: str, **attributes: float | str) -> None:
         """Many rectangles in one path: a quarter of the characters."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
-from figures.svg import Drawing
+from figures.svg import Drawing, upon
 from ledger.units import format_value
 
 WIDTH = 640
@@ -58,7 +58,7 @@ def queue(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         left = start + call * (launch + 3)
         drawing.rect(left, 10, launch, 26, "fill-1")
         drawing.rect(first + call * kernel, 52, kernel - 3, 26, "fill-0")
-        drawing.text(first + (call + 0.5) * kernel, 70, labels["call"].format(n=call + 1), "paper", anchor="middle")
+        drawing.text(first + (call + 0.5) * kernel, 70, labels["call"].format(n=call + 1), upon("0"), anchor="middle")
     waits = start + 3 * (launch + 3)
     drawing.rect(waits, 10, end - waits, 26, "faint")
     drawing.text((waits + end) / 2, 28, labels["waits"], anchor="middle")

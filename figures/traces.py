@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from figures.axes import Axes, Names, Scale
-from figures.svg import Drawing
+from figures.axes import Axes, Colour, Names, Scale
+from figures.svg import Drawing, upon
 
-PARTS = ("kernels", "exposed", "launching", "idle")
+PARTS: Mapping[str, Colour] = {"kernels": 0, "exposed": "communication", "launching": 2, "idle": "other"}
 
 
 def streams(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -38,14 +38,20 @@ def streams(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             if event["args"]["stream"] == name:
                 shared = "nccl" in event["name"]
                 middle = at(event["ts"] + event["dur"] / 2)
-                drawing.rect(at(event["ts"]), y, event["dur"] * scale, 26, f"fill-{int(shared)}")
-                drawing.text(middle, y + 18, labels["sent" if shared else "matmul"], "paper", anchor="middle")
+                css = "fill-communication" if shared else "fill-0"
+                drawing.rect(at(event["ts"]), y, event["dur"] * scale, 26, css)
+                drawing.text(middle, y + 18, labels["sent" if shared else "matmul"], upon(css), anchor="middle")
     computed = _union((event["ts"], event["ts"] + event["dur"]) for event in kernels if "nccl" not in event["name"])
     ran = _union((event["ts"], event["ts"] + event["dur"]) for event in kernels)
     idle = _between(ran)
     waited = [(start, _returned(events, end)) for start, end in idle]
     late = [(start, end) for start, end in waited if end > start]
-    spans = (("busy", ran, 0), ("idle", idle, 2), ("launching", late, 2), ("exposed", _without(ran, computed), 1))
+    spans = (
+        ("busy", ran, 0),
+        ("idle", idle, 2),
+        ("launching", late, 2),
+        ("exposed", _without(ran, computed), "communication"),
+    )
     for row, (name, found, colour) in enumerate(spans):
         y = 162 + 36 * row
         drawing.text(0, y + 5, labels[name])
@@ -104,7 +110,7 @@ def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         Scale(labels["share"], low=0, high=100), Names([labels[name] for name in names]), height=30 * len(names)
     )
     ends = [0.0] * len(names)
-    for colour, part in enumerate(PARTS):
+    for part, colour in PARTS.items():
         sizes = [100 * found[name][part] for name in names]
         axes.barh(range(len(names)), sizes, colour, labels[part], left=ends)
         ends = [end + size for end, size in zip(ends, sizes, strict=True)]

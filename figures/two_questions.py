@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import HELD, Axes, Colour, Log, Names, Scale
+from figures.axes import Axes, Log, Names, Scale
 from ledger.units import format_value
 
 GB = 10**9  # what a card is sold by
@@ -20,7 +20,7 @@ ROOM_PARTS = {  # what the figure shows, and the planner's lines in it
     "gathered": ("gathered",),
     "allowance": ("allowance",),
 }
-ROOM_COLOURS: Mapping[str, Colour] = {**HELD, "moments": HELD["optimizer"], "gathered": 5, "allowance": "muted"}
+ROOM_COLOURS = {"moments": "optimizer", "gathered": "other", "allowance": "muted"}  # the rest is called as its colour
 
 
 def _in_order(found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> list[str]:
@@ -62,6 +62,6 @@ def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     left = [0.0] * len(rows)
     for part, lines in ROOM_PARTS.items():
         sizes = [sum(found[name].get(line, 0) for line in lines) / GB for name in rows]
-        axes.barh(range(len(rows)), sizes, ROOM_COLOURS[part], labels[part], height=0.5, left=left)
+        axes.barh(range(len(rows)), sizes, ROOM_COLOURS.get(part, part), labels[part], height=0.5, left=left)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
     return str(axes)

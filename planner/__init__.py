@@ -70,8 +70,9 @@ IN_PLACE = (
 # Words below the verdict, which the form of the front page does not show:
 BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts", "meters")
 FIGURES = ("figures", "part_names")  # what the form of the front page shows alone
-PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2, "optimizer": 2}  # of the bar; else 5
-PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
+PARTS = {"weights": "weights", "adapters": "weights", "gradients": "gradients", "reduced": "gradients"}  # of the bar
+PARTS |= {"master": "optimizer", "optimizer": "optimizer", "logits": "logits"}  # what is none of its colours is "other"
+PARTS |= {"activations": "activations", "layer": "activations", "cache": "activations"}
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
 UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "alloc_conf")
@@ -361,16 +362,16 @@ def opening(told: dict[str, Any], kind: str) -> tuple[str, str]:
 
 def bar(told: dict[str, Any], found: dict[str, Any], values: dict[str, Any]) -> str:
     """The card as a bar, filled by what it holds, and the names of the parts."""
-    sizes = [0] * len(told["part_names"])
+    sizes = dict.fromkeys(told["part_names"], 0)
     for line, size in found["memory_bytes"].items():
         if line != "total":
-            sizes[PARTS.get(line, 5)] += size
-    whole = max(found["gpu_bytes"], sum(sizes))
-    parts = "".join(f'<i class="part-{n}" style="width:{100 * size / whole}%"></i>' for n, size in enumerate(sizes))
+            sizes[PARTS.get(line, "other")] += size
+    whole = max(found["gpu_bytes"], sum(sizes.values()))
+    parts = "".join(f'<i class="part-{part}" style="width:{100 * size / whole}%"></i>' for part, size in sizes.items())
     edge = f'<b style="left:{100 * found["gpu_bytes"] / whole}%"></b>'
     names = "".join(
-        f'<span><i class="part-{n}"></i>{name} {gib(size)}</span>'
-        for n, (name, size) in enumerate(zip(told["part_names"], sizes, strict=True))
+        f'<span><i class="part-{part}"></i>{told["part_names"][part]} {gib(size)}</span>'
+        for part, size in sizes.items()
         if size
     )
     label = told["bar"].format_map(values)

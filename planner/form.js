@@ -2,6 +2,7 @@
    worker, which is this script again, so that nobody waits for a key, and of questions that come while it thinks the last
    one is asked; what three meters will show, in another, for which no answer waits, and which ends with its question. */
 const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
+const PARTS = ["weights", "gradients", "optimizer", "activations", "logits", "other"]; // of the bar, a colour each
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
 const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
@@ -349,14 +350,14 @@ class Planner {
     return element("p", { class: "planner-meters" }, ...this.words.meters.map((name, n) => element("span", {}, name, element("b", {}, sizes[n]))));
   }
 
-  part(line) { return this.words.parts[line] ?? 5; }
+  part(line) { return this.words.parts[line] ?? "other"; }
   bar(found, values) {
     const lines = [...found.get("memory_bytes")].filter(([line]) => line !== "total").map(([line, size]) => [this.part(line), Number(size)]);
     const card = Number(found.get("gpu_bytes")), total = Number(found.get("memory_bytes").get("total")), whole = Math.max(card, total);
-    const sizes = [0, 1, 2, 3, 4, 5].map((group) => lines.reduce((sum, [of, size]) => sum + (of === group ? size : 0), 0));
-    const parts = sizes.map((size, group) => element("i", { class: `part-${group}`, style: `width:${(100 * size) / whole}%` }));
+    const sizes = PARTS.map((part) => [part, lines.reduce((sum, [of, size]) => sum + (of === part ? size : 0), 0)]);
+    const parts = sizes.map(([part, size]) => element("i", { class: `part-${part}`, style: `width:${(100 * size) / whole}%` }));
     const bar = element("div", { class: "planner-bar", role: "img", "aria-label": this.write(this.words.bar, values) }, ...parts, element("b", { style: `left:${(100 * card) / whole}%` }));
-    const names = (this.words.part_names ?? []).map((name, group) => sizes[group] && element("span", {}, element("i", { class: `part-${group}` }), `${name} ${gib(sizes[group])}`)).filter(Boolean);
+    const said = this.words.part_names, names = said ? sizes.filter(([, size]) => size).map(([part, size]) => element("span", {}, element("i", { class: `part-${part}` }), `${said[part]} ${gib(size)}`)) : [];
     return element("div", {}, bar, names.length ? element("p", { class: "planner-parts" }, ...names) : null);
   }
 

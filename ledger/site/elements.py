@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,8 +22,13 @@ from ledger.site.fill import Filled, Number, Table
 from ledger.site.quote import Quote, Source
 from ledger.site.variants import Output
 from ledger.site.words import printed_on, say
+from ledger.text import as_said
 from ledger.units import Plain
 
+# A cell of one number, marked or typed, with a factor or unit behind it; it may be a link, or have a note
+NUMBER = re.compile(
+    r"\[?(?:\{\{(?P<mark>\d+)\}\}|[−+]?\d[\d.,]*)(?: ?(?:%|×|B|[kMGT]i?B))?(?:\]\([^)]*\))?(?: ?[✓?]| ?\[\^[\w-]+\])*"
+)
 NOTE = "/" * 9  # of the block below a table: blocks around it have fewer slashes
 
 
@@ -129,11 +135,33 @@ class Elements:
             frame.set("tabindex", "0")
             header, *body = table.rows
             if body:
-                _table(SubElement(frame, "table"), header, body)
+                self._rows(SubElement(frame, "table"), header, body)
             if table.waiting:
                 SubElement(frame, "p", {"class": "table-waiting"}).text = table.waiting
         SubElement(figure, "figcaption")
         return self.block(figure)
+
+    def _rows(self, table: Element, header: list[str], body: list[list[str]]) -> None:
+        """Head and rows; a column of numbers stands at the right, as one that a page writes with `--:` does."""
+        right = [
+            {"style": "text-align: right;"} if all(map(self._is_number, column)) else {}
+            for column in zip(*body, strict=True)
+        ]
+        row = SubElement(SubElement(table, "thead"), "tr")
+        for cell, side in zip(header, right, strict=True):
+            SubElement(row, "th" if cell else "td", {"scope": "col", **side} if cell else side).text = cell
+        rows = SubElement(table, "tbody")
+        for cells in body:
+            row = SubElement(rows, "tr")
+            for cell, side in zip(cells, right, strict=True):
+                SubElement(row, "td", side).text = cell
+
+    def _is_number(self, cell: str) -> bool:
+        """Whether a cell has one number, with what may stand around it, or none."""
+        found = NUMBER.fullmatch(as_said(cell).strip())
+        return cell in ("", "—") or bool(
+            found and not (found["mark"] and isinstance(self.numbers[int(found["mark"])].found.value, str))
+        )
 
     def data(self, name: str, find: Callable[[], Plain]) -> str:
         """A value, whole, for a script of the page."""
@@ -155,17 +183,6 @@ def _variant(parent: Element, devices: list[str], index: int, css: str) -> Eleme
     if index:
         parent = SubElement(parent, "template", {"class": "variant", "data-search-exclude": ""})
     return SubElement(parent, "div", {"class": css, "data-devices": " ".join(devices)})
-
-
-def _table(table: Element, header: list[str], body: list[list[str]]) -> None:
-    row = SubElement(SubElement(table, "thead"), "tr")
-    for cell in header:
-        SubElement(row, "th" if cell else "td", {"scope": "col"} if cell else {}).text = cell
-    rows = SubElement(table, "tbody")
-    for cells in body:
-        row = SubElement(rows, "tr")
-        for cell in cells:
-            SubElement(row, "td").text = cell
 
 
 def machine_value(value: Plain) -> Plain:

@@ -12,7 +12,7 @@ from ledger.site.variants import drawings
 
 RULE = re.compile(r"^svg [^\n]*\}", re.MULTILINE)
 SCHEME = re.compile(r"^\[data-md-color-scheme=[^{]*\{(.*?)\n\}", re.DOTALL | re.MULTILINE)
-COLOUR = re.compile(r"--(?:book-\d|md-default-[a-z-]+): [^;]+;")
+COLOUR = re.compile(r"--(?:book|md-default)-[a-z-]+: [^;]+;")
 
 
 def picture(book: Book, name: str) -> str:

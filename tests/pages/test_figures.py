@@ -28,6 +28,7 @@ from figures import (
     mixed_precision,
     named_dimensions,
     number_formats,
+    one_card,
     optimizers,
     parallelism,
     roofline,
@@ -40,7 +41,7 @@ from figures import (
     transformer_flops,
     two_questions,
 )
-from figures.axes import HELD, Axes, Log, Names, Scale, power_of_ten, text_width
+from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from flops_bytes.plan import plan_exactly as plan
 from ledger.book import Book
 from ledger.site import quote, variants
@@ -362,7 +363,8 @@ def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
     ends = {block: end for block, _, end in step["compute"][4:]}
     assert all(start >= ends[block] for block, start, _ in step["reduce"])
     chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
-    assert len(chart.bars(chart.colours["gather"])) == 6 and len(chart.bars(chart.colours["reduce"])) == 3
+    sent = [top for *_, top, _ in chart.bars("communication") if top > 14]
+    assert (sent.count(112), sent.count(140)) == (6, 3), "gathered above, reduced below, both in one colour"
 
 
 def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() -> None:
@@ -377,12 +379,14 @@ def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() 
     assert [right - left for left, right, *_ in backward] == pytest.approx([4 * unit - 1] * 2, abs=0.02)
 
 
-def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out() -> None:
+def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_pale() -> None:
     held = parallelism.turns()
     assert all(sorted(turn[rank] for turn in held) == [0, 1, 2, 3] for rank in range(4))
     assert held[1] == [3, 0, 1, 2]  # each has what the one before it had
     drawn = parallelism.ring(Values({}), Words(rank="{n}", round="{n}"))
-    assert drawn.count("stroke-ink") == 6  # of 16 pairs of a causal mask, in equal parts
+    assert drawn.count('fill-opacity="0.2"') == 6  # of 16 pairs of a causal mask, in equal parts
+    cut = [bar[0] for bar in Chart(drawn).bars("0") if bar[3] - bar[2] == 26]
+    assert cut == [0, 7 * 340 / 8], "the first and the last of eight parts are of one rank"
 
 
 def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
@@ -395,20 +399,28 @@ def test_a_stage_leaves_a_rank_a_piece_of_what_it_shards() -> None:
     chart = Chart(many_gpus.zero(Values({}), Words(rank="{n}")))
     for stage, (whole, summed) in enumerate(((40, 40), (40, 40), (40, 10), (10, 10))):
         top = 50 + 54 * stage
-        for colour, height in ((str(HELD["weights"]), whole), (str(HELD["gradients"]), summed)):
+        for colour, height in (("weights", whole), ("gradients", summed)):
             bars = [bar for bar in chart.bars(colour) if top <= bar[2] < top + 40]
             assert [low - high for *_, high, low in bars] == [height] * 4
 
 
-def test_a_sleeping_engine_shortens_the_bar_of_training() -> None:
+def test_an_engine_asleep_holds_no_weights_and_sampling_no_passes() -> None:
     gib = {"trainer": {"sampling": 2, "awake": 4, "asleep": 4}, "engine": {"sampling": 3, "awake": 3, "asleep": 1}}
-    parts = {part: {phase: size * 2**30 for phase, size in sizes.items()} for part, sizes in gib.items()}
-    chart = Chart(grpo.phases(Values({"grpo.parts_bytes": parts, "grpo.CARD_BYTES": 6 * 2**30}), Words()))
-    trainer, engine = (sorted(chart.bars(colour), key=lambda bar: bar[2])[-3:] for colour in ("0", "2"))
-    widths = [[right - left for left, right, *_ in bars] for bars in (trainer, engine)]
-    assert widths[0] == pytest.approx([widths[0][0], 2 * widths[0][0], 2 * widths[0][0]], rel=0.01)
-    assert widths[1] == pytest.approx([3 * widths[1][2]] * 2 + [widths[1][2]], rel=0.01)
-    assert [left for left, *_ in engine] == pytest.approx([right for _, right, *_ in trainer], abs=0.1)
+    made = {
+        "parts_bytes": {part: {phase: size * 2**30 for phase, size in sizes.items()} for part, sizes in gib.items()},
+        "training_parts_bytes": {"state": 3 * 2**30}, "engine_weights_bytes": 2**30, "CARD_BYTES": 6 * 2**30,
+    }  # fmt: skip
+    chart = Chart(grpo.phases(Values({f"grpo.{name}": value for name, value in made.items()}), Words()))
+    unit = (chart.place("4")[0] - chart.place("0")[0]) / 4
+    foot = chart.place("0")[0]
+    expected = {
+        "state": [(0, 2), (0, 3), (0, 3)], "passes": [(3, 4), (3, 4)],
+        "engine_weights": [(2, 3), (4, 5)], "engine_rest": [(3, 5), (5, 7), (4, 5)],
+    }  # fmt: skip
+    for part, ends in expected.items():
+        bars = sorted(chart.bars(chart.colours[part]), key=lambda bar: bar[2])
+        found = [((left - foot) / unit, (right - foot) / unit) for left, right, *_ in bars]
+        assert found == [pytest.approx(each, abs=0.02) for each in ends], part
 
 
 def test_a_layer_of_experts_sorts_the_copies_of_its_tokens() -> None:
@@ -518,21 +530,19 @@ def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:
         assert y < on_line - 5 if above else y == pytest.approx(on_line, abs=1)
 
 
-def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
-    parts = {part: (index + 1) * 2**30 for index, part in enumerate(activations.PARTS)}
+def test_the_scores_stand_upon_the_rest_for_each_length() -> None:
+    parts = {part: (index + 1) * 2**30 for index, part in enumerate((*activations.REST, "scores"))}
     stacks = {"1024": {part: 4 * size for part, size in parts.items()}, "512": parts}
     made = {"length_parts_bytes": stacks, "length_bytes": {"1024": 40 * 2**30}}
-    chart = Chart(activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words()))
-    unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
-    for index in (0, 1):  # the shorter length first
-        floor = chart.place("0")[1] - 5
-        for part in activations.PARTS:
-            _, _, top, bottom = chart.bars(chart.colours[part])[index]
-            assert bottom == pytest.approx(floor, abs=0.1)
-            assert bottom - top == pytest.approx(stacks[("512", "1024")[index]][part] / 2**30 * unit, abs=0.2)
-            floor = top
+    svg = activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words())
+    chart = Chart(svg)
+    unit, floor = (chart.place("0")[1] - chart.place("10")[1]) / 10, chart.place("0")[1] - 5
+    bars = chart.bars("activations")  # the shorter length first, the rest before the scores
+    assert [(bottom - top) / unit for *_, top, bottom in bars] == pytest.approx([6, 24, 4, 16], abs=0.02)
+    assert [(floor - bottom) / unit for *_, bottom in bars] == pytest.approx([0, 0, 6, 24], abs=0.02)
+    assert svg.count('fill-opacity="0.45"') == 2, "the rest is paler, in the legend too"
     (dot,) = chart.dots("ink")
-    assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
+    assert dot == pytest.approx((chart.place("1,024")[0], bars[3][2]), abs=0.1)
 
 
 def test_two_steps_of_gpt2_are_stacked_by_kind_below_what_is_reserved() -> None:
@@ -624,11 +634,9 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
     ]
     ends = {model: chart.place(model)[0] for model in ("gpt2", "llama")}
     assert all(row[-2][0] == ends["gpt2"] and row[-1][0] == ends["llama"] for row in rows.values() if len(row) == 4)
-    for colour, words in enumerate(
-        (["input", "between"], ["normed", "qkv", "heads"], ["normed", "inside", "activated"])
-    ):
-        middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars(str(colour))]
-        assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
+    middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars("activations")]
+    kept = ["input", "normed", "qkv", "heads", "between", "normed", "inside", "activated"]
+    assert [min(rows[y])[1] for y in middles] == kept, "what is kept is coloured"
 
 
 def test_a_model_has_its_matrices_to_scale_beside_their_steps_and_its_tensors_in_boxes() -> None:
@@ -833,12 +841,9 @@ def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it()
             strict=True,
         ):
             size = made["part_bytes"][name][part]
-            bars = [bar for bar in chart.bars(chart.colours[label]) if bar[2] < y < bar[3]]
-            assert len(bars) == bool(size)
-            if bars:
-                assert (bars[0][0], bars[0][1] + 1) == pytest.approx(
-                    (left + start * scale, left + (start + size) * scale), abs=0.1
-                )
+            ends = [(bar[0], bar[1] + 1) for bar in chart.bars(chart.colours[label]) if bar[2] < y < bar[3]]
+            if size:
+                assert pytest.approx((left + start * scale, left + (start + size) * scale), abs=0.1) in ends
             start += size
         outlines = [bar for bar in chart.bars("muted") if bar[2] < y < bar[3]]
         assert [bar[0] for bar in outlines] == (
@@ -886,10 +891,13 @@ def test_a_rung_has_its_question_above_it_and_the_bar_of_its_own_peak() -> None:
     for name, y in zip(rungs, heights, strict=True):
         size = (sizes | state)[name] / 2**30
         assert chart.place(f"{size:g} GiB")[1] == y, "the number of a rung stands beside its name"
-        colour = "2" if name in state else "1" if name in ("products", "full") else "0"
-        ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20]
-        assert left == edge and right - left == pytest.approx((340 - edge) * size / 40, abs=0.1)
-        dots = [dot for dot in chart.dots(colour) if abs(dot[1] - y) < 10]
+        inside, *beyond = [
+            (x1, x2) for colour in ("other", "ink") for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20
+        ]
+        assert len(beyond) == (size > 20) and inside[0] == edge, "dark is what lies beyond the card"
+        end = beyond[0][1] if beyond else inside[1]
+        assert end == pytest.approx(edge + (340 - edge) * size / 40, abs=0.1)
+        dots = [dot for dot in chart.dots("muted") if abs(dot[1] - y) < 10]
         assert len(dots) == 1
     assert [float(x) for x in mark] == [pytest.approx(edge + (340 - edge) / 2, abs=0.1)]
 
@@ -1118,6 +1126,117 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
     assert {"read 5 ms", "read 10 ms", "2 TFLOPs", "0.01 TFLOPs", "15.0 GB"} <= set(chart.texts)
 
 
+def test_only_what_is_trained_has_a_gradient_and_moments_and_a_matrix_has_the_area_of_its_bytes() -> None:
+    lines = {"full_amp": {"weights": 40, "total": 160}, "lora": {"weights": 20, "adapters": 1, "total": 30}}
+    made = {"lines_bytes": lines | {"qlora": {"weights": 5, "adapters": 1, "total": 15}}, "RTX_4090_BYTES": 25}
+    chart = Chart(one_card.methods(Values({f"one_card.{name}": value for name, value in made.items()}), Words()))
+
+    def areas(colour: str) -> list[float]:
+        boxes = [bar for bar in chart.bars(colour) if bar[3] - bar[2] not in (10, one_card.HEIGHT)]
+        return sorted((right - left) * (bottom - top) for left, right, top, bottom in boxes)
+
+    strip, whole = one_card.LONG * one_card.THIN, one_card.SIDE**2
+    assert areas("gradients") == pytest.approx([strip] * 4 + [whole]), "of two methods A and B, of one the matrix"
+    assert areas("optimizer") == pytest.approx([strip] * 8 + [whole] * 2)
+    assert areas("weights") == pytest.approx([strip] * 4 + [whole / 8, whole / 2, whole], rel=0.01)
+
+
+def test_the_logits_are_as_much_wider_than_what_goes_into_the_head_as_the_vocabulary() -> None:
+    made = {"gpt2_parameters.letters": {"gpt2": {"d": 100, "V": 4200}}}
+    made["activations.model_parts_bytes"] = {"gpt2": {"head_input": 2**20, "log_probabilities": 84 * 2**20}}
+    chart = Chart(activations.logits(Values(made), Words()))
+    ((left, right, *_),) = chart.bars("activations")
+    widths = [bar[1] - bar[0] for bar in chart.bars("logits")]
+    assert widths == pytest.approx([42 * (right - left)] * 3)
+    assert {"before\u20031 MiB", "kept\u200384 MiB", "bT × V = bT × 4,200, fp32"} <= set(chart.texts)
+
+
+def test_one_tile_has_its_piece_of_each_strip_and_all_before_it_are_done() -> None:
+    chart = Chart(activations.tiles(Values({"gpt2_parameters.letters": {"gpt2": {"T": 64, "Q": 4}}}), Words()))
+    (tile,) = [bar for bar in chart.bars("ink") if bar[1] - bar[0] == 22]
+    pieces = [bar for bar in chart.bars("activations") if 24 in (bar[1] - bar[0], bar[3] - bar[2])]
+    keys_and_values, queries_and_result = (
+        [bar for bar in pieces if bar[3] < tile[2]],
+        [bar for bar in pieces if bar[3] > tile[2]],
+    )
+    assert {bar[0] for bar in keys_and_values[:2]} == {tile[0]} and {bar[2] for bar in queries_and_result} >= {tile[2]}
+    done = [bar for bar in chart.bars("muted") if bar[1] - bar[0] == 22]
+    assert len(done) == 15 + 3, "five rows up to the diagonal, and what lies before the tile in its own"
+    assert all(bar[2] < tile[2] or bar[0] < tile[0] for bar in done)
+    assert "64 × 64" in activations.tiles(
+        Values({"gpt2_parameters.letters": {"gpt2": {"T": 64, "Q": 4}}}), Words(square="{n} × {n}")
+    )
+
+
+def test_a_heads_strips_and_squares_are_to_scale() -> None:
+    chart = Chart(gpt2_parameters.attention(Values({"gpt2_parameters.letters": {"gpt2": {"T": 60, "Q": 6}}}), Words()))
+    squares, strips = chart.bars("faint"), chart.bars("activations")
+    (side,) = {right - left for left, right, *_ in squares} | {bottom - top for *_, top, bottom in squares}
+    assert [sorted((right - left, bottom - top)) for left, right, top, bottom in strips] == [
+        pytest.approx([side / 10, side], abs=0.01)
+    ] * 4
+    assert {"S, 60 × 60", "P, 60 × 60: sums", "strips"} <= set(chart.texts)
+
+
+def test_checkpoints_leave_the_inputs_and_one_layer_at_a_time() -> None:
+    made = {
+        "compute_for_memory.layer_kept_bytes": {"llama": {"none": 10 * 2**30, "full": 2**30}},
+        "activations.model_parts_bytes": {"llama": {"log_probabilities": 5 * 2**30}},
+        "gpt2_parameters.letters": {"llama": {"L": 4}},
+    }
+    chart = Chart(compute_for_memory.over_time(Values(made), Words()))
+    gib = 230 / 55
+    plain, checked = chart.bars("activations")[:9], chart.bars("activations")[9:18]
+    steps = [1, 2, 3, 4, 4, 4, 3, 2, 1]
+    assert [(bottom - top) / gib for *_, top, bottom in plain] == pytest.approx([10 * step for step in steps], abs=0.1)
+    assert [(bottom - top) / gib for *_, top, bottom in checked] == pytest.approx(steps, abs=0.1)
+    again = [bar for bar in chart.bars("other") if bar[1] - bar[0] == 5]
+    assert [(bottom - top) / gib for *_, top, bottom in again] == pytest.approx([9] * 4, abs=0.1)
+    assert [bar[3] for bar in again] == pytest.approx([bar[2] for bar in checked[5:]], abs=0.1)
+    assert {"none\u200355 GiB", "full\u200319 GiB"} <= set(chart.texts)
+
+
+def test_a_parameter_keeps_what_is_filled_and_passes_through_the_rest() -> None:
+    parts = {"autocast": {"weights": 4, "gradients": 3, "master": 0, "moments": 8}}
+    made = {"mixed_precision.part_bytes": parts, "mixed_precision.cast_per_parameter": 2}
+    chart = Chart(mixed_precision.life(Values(made), Words(bytes="{n} B")))
+    for colour, size in {"weights": "4 B", "gradients": "3 B", "optimizer": "4 + 4 B"}.items():
+        filled = [shape for shape in chart.shapes if shape.get("class") == f"fill-{colour}"]
+        x, y = chart.place(size)
+        (box,) = (
+            chart.bars(colour)[: len(filled)]
+            if colour == "optimizer"
+            else [bar for bar in chart.bars(colour) if bar[0] < x < bar[1] and bar[2] < y < bar[3]]
+        )
+        assert len(filled) == 1 and box[0] < x < box[1] and box[2] < y < box[3]
+    assert [_word(text) for text in chart.root.iter("text")].count("2 B") == 2
+
+
+def test_the_weights_are_read_once_and_a_cache_for_each_user() -> None:
+    made = {
+        "inference.quantized_bytes": {"bf16": 16e9},
+        "inference.cache_of_bytes": {"grouped": 2e9},
+        "inference.served_ms": {"8192": {"1": 4.0, "4": 5.0, "16": 8.0, "32": 20.0}},
+    }
+    chart = Chart(inference.users(Values(made), Words(each="{n} each", all="{n} all", users="{n}", step="{time}")))
+    weights, caches = chart.bars("weights"), chart.bars("activations")
+    assert [len([cache for cache in caches if cache[2] == bar[2]]) for bar in weights] == [1, 4, 16, 32]
+    assert {round(cache[1] - cache[0], 1) for cache in caches} == {round(2 / 80 * 340 - 1, 1)}
+    assert {"250 each", "200 each", "125 each", "50 each", "250 all", "800 all", "2,000 all", "1,600 all"} <= set(
+        chart.texts
+    )
+
+
+def test_what_a_step_loses_is_taken_off_one_after_the_other_down_to_its_mfu() -> None:
+    lines = {"matmuls": 0.5, "attention": 0.1, "recomputed": 0.2, "elementwise": 0.05, "loss": 0.03, "update": 0.02}
+    made = {"published_steps.stacks": {"mpt": lines}, "mfu.PUBLISHED": {"a100_40gb": {"mfu": 0.4}}}
+    chart = Chart(mfu.where(Values(made), Words()))
+    (reached,), lost = chart.bars("ink"), sorted(chart.bars("other"), key=lambda bar: bar[2])
+    assert [after[1] for after in lost] == pytest.approx([339, *(before[0] for before in lost[:-1])], abs=0.05)
+    assert [(right - left) / 338 for left, right, *_ in lost] == pytest.approx([0.1, 0.05, 0.05, 0.2, 0.2], abs=0.001)
+    assert reached[1] == pytest.approx(lost[-1][0], abs=0.05) and {"100 %", "40 %", "− 20 %"} <= set(chart.texts)
+
+
 # Figures of the book, with the values of its records
 
 
@@ -1164,7 +1283,7 @@ def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_was_idle_an
         event("kernel", "nccl", 70, 30, 20, of=3),
     ]
     chart = Chart(traces.streams(Values({"traces.STEP": made}), Words()))
-    (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "1"))
+    (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "communication"))
     scale = (first[1] - first[0]) / 30
     assert (call[0] - 35 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
     assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
@@ -1194,6 +1313,6 @@ def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_mo
         bar = bars[0] if name == "deepseek" else bars[-1]
         assert bar[1] - bar[0] == pytest.approx(made[name][part] * whole, abs=0.5)
     for row in (0, -1):  # each part begins where the one before it ends
-        parts = [sorted(chart.bars(colour), key=lambda bar: bar[2])[row] for colour in "0123"]
+        parts = [sorted(chart.bars(chart.colours[part]), key=lambda bar: bar[2])[row] for part in traces.PARTS]
         assert [after[0] for after in parts[1:]] == pytest.approx([before[1] for before in parts[:-1]], abs=0.5)
     assert not list(faults(chart))

@@ -18,6 +18,7 @@ const WORDS = {
 const STYLE = `
   .pipeline { display: flex; flex-wrap: wrap; gap: 0.3em 1.4em; align-items: center; margin-bottom: 0.8em; font-size: 0.76rem; }
   .pipeline span { display: inline-flex; gap: 0.5em; align-items: center; }
+  .pipeline input { accent-color: var(--md-default-fg-color); }
   .pipeline output { min-width: 1.3em; text-align: end; font-variant-numeric: tabular-nums; }
   .pipeline select { border: 0.05rem solid var(--md-default-fg-color--light); padding: 0.2em; color: inherit; background: none; font: inherit; }
 `;
@@ -93,9 +94,9 @@ function draw({ played, end }, words, caption) {
     write(0, top + 18, words.rank.replace("{n}", rank), "ink");
     box(left, top, width - left, 26, "faint");
     for (const [start, stop, forward, stage, batch] of passes) {
-      const wide = (stop - start) * scale;
-      box(left + start * scale, top, Math.max(wide - 1, 0.5), 26, `fill-${(forward ? 0 : 1) + (stage >= ranks ? 2 : 0)}`);
-      if (wide >= 17) write(left + start * scale + (wide - 1) / 2, top + 18, `${batch + 1}`, "paper", "middle");
+      const wide = (stop - start) * scale, colour = (forward ? 0 : 1) + (stage >= ranks ? 2 : 0);
+      box(left + start * scale, top, Math.max(wide - 1, 0.5), 26, `fill-${colour}`);
+      if (wide >= 17) write(left + start * scale + (wide - 1) / 2, top + 18, `${batch + 1}`, colour > 1 ? "on-pale" : "paper", "middle");
     }
   });
   return make("svg", { viewBox: `0 0 ${width} ${36 + 34 * ranks}`, width, role: "img", "aria-label": caption }, ...parts);

@@ -14,6 +14,7 @@ from typing import Any
 STYLE = Path(__file__).with_name("epub.css")
 COLOUR = re.compile(r"(--[\w-]+):\s*(#\w+)")
 VARIABLE = re.compile(r"var\((--[\w-]+)\)")
+DRAWN = re.compile(r"svg [.\[][^{}]*\{[^}]*\}")  # a rule of drawings
 CONTAINER = """\
 <?xml version="1.0" encoding="UTF-8"?>
 <container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container">
@@ -101,11 +102,13 @@ def _properties(xhtml: str) -> str:
 
 
 def _style(style: str) -> str:
-    """The book's style sheet, with the site's colours in place of their names, which few readers know."""
+    """The book's style sheet and the site's rules for drawings, with colours in place of their names, which few readers
+    know."""
     colours: dict[str, str] = {}
     for name, colour in COLOUR.findall(style):
         colours.setdefault(name, colour)  # the first scheme is the light one
-    return VARIABLE.sub(lambda match: colours[match[1]], STYLE.read_text(encoding="utf-8"))
+    own = "\n".join([STYLE.read_text(encoding="utf-8"), *DRAWN.findall(style)])
+    return VARIABLE.sub(lambda match: colours[match[1]], own)
 
 
 def _parts(chapters: list[dict[str, Any]]) -> str:

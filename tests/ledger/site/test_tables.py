@@ -120,6 +120,23 @@ def test_what_is_left_of_a_table_is_aligned_as_it_was(book: Book) -> None:
     assert re.findall(r'<th style="text-align: (\w+);">(\w+)</th>', html) == [("right", "Y")]
 
 
+def test_a_column_of_numbers_stands_at_the_right(book: Book) -> None:
+    record(book, "first", {"ax": 1, "bx": 2}, "9 B/s")
+    page = """\
+/// table
+    rows: [a, b]
+    columns:
+        numbers: "{{ gpu.cells.{row}x }}"
+        links: "[{{ gpu.cells.{row}x }}](good.md) "
+        a text of a record: "{{ gpu.speeds }}"
+        a sentence: "{{ gpu.cells.{row}x }} of 3"
+///
+"""
+    html = Markdown(extensions=["tables", makeExtension(root=str(book.root), local=False)]).convert(page)
+    assert re.findall(r'<th scope="col" style="text-align: right;">([^<]*)</th>', html) == ["numbers", "links"]
+    assert html.count('<td style="text-align: right;">') == 4
+
+
 def test_what_is_not_shown_is_not_listed_as_quoted(book: Book) -> None:
     record(book, "first", {"ax": 1})
     for page in (BLOCK, DATA, TABLE):
