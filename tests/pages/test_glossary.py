@@ -75,6 +75,9 @@ RATHER = {
     "切口": "切分点",
     "逐块数出": "统计",
     "别人公布": "公开",
+    "布局": "切法（并行的）、排列（内存里的）",
+    "采样阶段": "rollout 阶段",
+    "每卡时": "每卡每小时",
 }
 
 
@@ -90,6 +93,17 @@ def test_chinese_says_one_thing_by_one_word() -> None:
             for pattern, right in RATHER.items()
             for word in re.finditer(pattern, line)
         ]
+    assert wrong == []
+
+
+def test_chinese_writes_four_digits_without_a_comma() -> None:
+    """As what is filled in is written: 8192, and 131,072."""
+    wrong = [
+        f"{path}:{line}: {number[0]}"
+        for path in (BOOK.docs / "zh").glob("*.md")
+        for line, text in Chapter.read(path).paragraphs
+        for number in re.finditer(r"(?<![\d,.])\d,\d{3}(?![\d,])", re.sub(r"“[^”]*”|`[^`]*`", "", text))
+    ]
     assert wrong == []
 
 

@@ -340,13 +340,13 @@ SEVEN = SHAPED.replace("kv_heads=8", "kv_heads=7")
 ERRORS = [  # as it was asked before: each was taken, or refused without a name
     ({"tokens": "1,5"}, "tokens", "Training data: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
     ({"speed": "500"}, "speed", "Speed: '500' is more than the whole", "速度：'500' 超过了整体"),
-    ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每卡时单价：'1e308' 不在"),
+    ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每卡每小时单价：'1e308' 不在"),
     ({"context": "8q"}, "context", "Context, tokens: the unit of '8q' is missing", "序列长度（词元）：'8q' 缺单位"),
     (
         {"price": "₹200"},
         "price",
         "Price of a GPU-hour: '₹200' is not a number",
-        "每卡时单价：'₹200' 不是大于 0 的数",
+        "每卡每小时单价：'₹200' 不是大于 0 的数",
     ),
     ({"model": "shape", "shape": SEVEN}, "shape", "Shape: 7 key-value heads do not share 32", "形状：7 个键值头分不匀"),
     ({"model": "shape", "shape": f"{SHAPED} tied=32"}, "shape", "Shape: tied=32; write yes", "形状：tied=32；请填 yes"),
