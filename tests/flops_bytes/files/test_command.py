@@ -93,6 +93,7 @@ def test_the_order_of_files_is_none(file: Any) -> None:
 def test_options_behind_the_files_stand(file: Any) -> None:
     found = asked(file(LORA), rest=("--gpu=H100 SXM", "--context", "512", "--micro-batch", "2"))
     assert (found["gpu"], found["context"], found["micro_batch"], found["lora"]) == ("H100 SXM", "512", "2", 8)
+    assert "context" not in asked_of(read(content_of(file(LORA))), None, [], {"context": "512"})
     shaped = asked(file(LORA), rest=("--shape", "layers=2"))
     assert "model" not in shaped and shaped["shape"] == "layers=2"
     assert "zero" not in asked(file(FSDP), rest=("--gpus", "1")), "with nobody to share"
