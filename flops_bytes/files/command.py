@@ -330,8 +330,8 @@ def planned(
             break
         except ValueError as error:
             name = str(error).partition(":")[0].removeprefix("--").replace("-", "_")
-            if name not in asked:
-                break
+            if name not in asked or (name not in SMALL and not where(name)):
+                break  # which the planner says itself
             if name not in SMALL:
                 raise ValueError(where(name) + str(error)) from None
             print(f"left out: {flags({name: asked.pop(name)}, None)}; {str(error).partition(': ')[2]}\n", file=out)

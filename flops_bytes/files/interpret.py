@@ -251,6 +251,27 @@ def read_keys(
     led_to: dict[str, dict[str, Any]] = {}
     unread: dict[str, str] = {}
     ask(written, facts, rules, options, led_to, unread)
+    imply(used, facts, origins, options, led_to)
+    ask(defaults, facts, rules, options, led_to, unread)
+    for key, each in written.items():
+        if key in led_to and key in rules and words(each.value) == AUTO and "taken_from" in rules[key].own:
+            for source in sources(rules[key].own["taken_from"]):
+                led_to[source] = led_to.get(source, {}) | led_to[key]
+    said = [of_written(key, each, facts, rules, used, led_to, unread) for key, each in written.items()]
+    said += [of_default(key, defaults[key], rules[key], led_to[key]) for key in defaults if led_to.get(key)]
+    refused = [refusal(name, str(options[name]), written, led_to) for name in options if is_refusal(options[name])]
+    options = {name: value for name, value in options.items() if not is_refusal(value)}
+    return Reading(options, [each for each in said if not any(is_refusal(v) for v in each.options.values())], refused)
+
+
+def imply(
+    used: list[Software],
+    facts: Mapping[str, Any],
+    origins: Mapping[str, list[str]],
+    options: dict[str, Any],
+    led_to: dict[str, dict[str, Any]],
+) -> None:
+    """Adds the options that rules imply, where none stands yet; the keys that they ask for led to these."""
     for software in used:
         for rule in software.get("implies", []):
             if holds(rule, facts):
@@ -260,22 +281,14 @@ def read_keys(
                         for asked in rule.get("when", {}):
                             for key in origins.get(asked, [asked]):
                                 led_to.setdefault(key, {})[name] = value
-    ask(defaults, facts, rules, options, led_to, unread)
-    for key, each in written.items():
-        if key in led_to and key in rules and words(each.value) == AUTO and "taken_from" in rules[key].own:
-            for source in sources(rules[key].own["taken_from"]):
-                led_to[source] = led_to.get(source, {}) | led_to[key]
-    said = [of_written(key, each, facts, rules, used, led_to, unread) for key, each in written.items()]
-    for key in defaults:
-        if led_to.get(key):
-            software, own = rules[key].software, rules[key].own
-            text = f"{software['name']} {software['version']}"
-            if "since" in own:
-                text = f"{text}; before {own['since']}: {own['before']}"
-            said.append(Said("", bare(key), defaults[key], "default", led_to[key], text))
-    refused = [refusal(name, str(options[name]), written, led_to) for name in options if is_refusal(options[name])]
-    options = {name: value for name, value in options.items() if not is_refusal(value)}
-    return Reading(options, [each for each in said if not any(is_refusal(v) for v in each.options.values())], refused)
+
+
+def of_default(key: str, value: Any, rule: Rule, options: dict[str, Any]) -> Said:
+    """What stands for a key that is not written, with the version that has it."""
+    text = f"{rule.software['name']} {rule.software['version']}"
+    if "since" in rule.own:
+        text = f"{text}; before {rule.own['since']}: {rule.own['before']}"
+    return Said("", bare(key), value, "default", options, text)
 
 
 def is_refusal(value: Any) -> bool:
@@ -311,6 +324,8 @@ def ask(
             unread[key] = f"taken from {listed(own['taken_from'])}, which these files do not say"
             continue
         found = options_of(facts[key], own, facts)
+        if found is None and own["option"].startswith("@"):  # without it another question would be answered
+            found = {own["option"]: f"! this is not known; choose {', '.join(own['values'])}"}
         if found is None:
             unread[key] = "its value is not known here"
             continue

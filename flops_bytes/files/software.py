@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-NAMES = ("config", "accelerate", "deepspeed", "torchtitan", "llama_factory", "axolotl", "ms_swift", "trl", "transformers")
+NAMES = (
+    "config",
+    "accelerate",
+    "deepspeed",
+    "torchtitan",
+    "llama_factory",
+    "axolotl",
+    "ms_swift",
+    "trl",
+    "transformers",
+)
 
 FEW_KEYS = 8  # of which a mark says enough; of more several do
 

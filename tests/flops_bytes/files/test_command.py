@@ -84,6 +84,8 @@ def test_the_order_of_files_is_none(file: Any) -> None:
     assert found == asked(other, one)
     assert (found["gpus"], found["zero"], found["recipe"], found["micro_batch"]) == (8, "3", "bf16-master", 16)
     assert found["sharding_by"] == "deepspeed-overlap"
+    ours, theirs = file(OWN + "per_device_train_batch_size: 1\n", "own.yaml"), file(DIFFERS, "ds.json")
+    assert asked(ours, theirs) == asked(theirs, ours) and asked(ours, theirs)["micro_batch"] == 2
     sharded = asked(file(LORA), file(FSDP))
     assert (sharded["gpus"], sharded["zero"], sharded["sharding_by"], sharded["reentrant"]) == (2, "3", "fsdp1", "yes")
 
@@ -91,6 +93,7 @@ def test_the_order_of_files_is_none(file: Any) -> None:
 def test_options_behind_the_files_stand(file: Any) -> None:
     found = asked(file(LORA), rest=("--gpu=H100 SXM", "--context", "512", "--micro-batch", "2"))
     assert (found["gpu"], found["context"], found["micro_batch"], found["lora"]) == ("H100 SXM", "512", "2", 8)
+    assert "context" not in asked_of(read(content_of(file(LORA))), None, [], {"context": "512"})
     shaped = asked(file(LORA), rest=("--shape", "layers=2"))
     assert "model" not in shaped and shaped["shape"] == "layers=2"
     assert "zero" not in asked(file(FSDP), rest=("--gpus", "1")), "with nobody to share"
@@ -99,9 +102,19 @@ def test_options_behind_the_files_stand(file: Any) -> None:
     assert "accumulation" not in asked(file(LORA), rest=("--global-batch", "1M"))
 
 
-def test_for_programs_the_answer_alone_is_printed(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_programs_the_answer_alone_is_printed(
+    file: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def plan(arguments: list[str]) -> int:
+        ran.append(arguments)
+        return 3
+
+    monkeypatch.setattr("flops_bytes.files.command.run_plan", plan)
     status, out, err = run(capsys, file(LORA), "--gpu", "H100 SXM", "--json")
-    assert status == 0 and json.loads(out)["asked"]["lora"] == "8" and "as read: " in err
+    assert (status, out) == (3, "") and "as read: " in err
+    assert ran[0][-3:] == ["--gpu", "H100 SXM", "--json"] and "--lora=8" in ran[0] and "--model=qwen3-4b" in ran[0]
 
 
 def test_an_option_that_is_not_derived_is_left_out_and_told(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,6 +134,11 @@ def test_a_message_beside_it_says_the_card(file: Any, capsys: pytest.CaptureFixt
     npu = MESSAGE.replace("CUDA out", "NPU out").replace("GPU 0", "NPU 0")
     status, _, err = run(capsys, file(LORA), file(npu, "error.log"))
     assert status == 2 and "the files do not say on which card" in err
+    given = {"gpus": "2"}
+    assert asked_of(read(content_of(file(LORA))), None, [cuda], given)["gpu"] == "RTX 4090"
+    assert "gpu" not in asked_of(read(content_of(file(LORA))), None, [cuda], given | {"gpu": "T4"})
+    (radeon,) = decode(MESSAGE.replace("CUDA out", "HIP out"))
+    assert card_of(radeon) == {}, "which is no RTX 4090"
     (hip,) = decode(MESSAGE.replace("CUDA out", "HIP out").replace("23.64", "191.98"))
     assert card_of(hip) == {"gpu": "MI300X"}
 
@@ -192,7 +210,10 @@ def wrong(text: str, name: str, mark: str, *more: str) -> tuple[str, str, str, t
 
 
 OWN = "stage: sft\nfinetuning_type: lora\nmodel_name_or_path: Qwen/Qwen3-4B\n"
+DIFFERS = '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
+DEEP = "[training]\nsteps = 1\n[model]\nname" + ".a" * 100 + " = 1\n"
 WRONG = {
+    "too deep": wrong(DEEP, "a.toml", "a.toml: its keys are nested too deep"),
     "no such file": wrong("", "", "nothing.yaml: it cannot be read: there is no such file"),
     "empty": wrong("", "a.yaml", "it is empty"),
     "broken": wrong("a: [1\nb: 2\n", "a.yaml", "a.yaml: line 2: not YAML: "),

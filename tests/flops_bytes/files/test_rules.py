@@ -38,6 +38,9 @@ def test_its_values_are_the_softwares() -> None:
     assert kinds(trainer(own, {"optim": "sgd"})) == {"optim": "nothing"}
     refused = trainer(own, {"optim": "lion"})
     assert (refused.options, [(each.key, each.text) for each in refused.refused]) == ({}, [("optim", "not planned")])
+    kind = {"type": {"option": "@type", "values": {"lora": "", "full": ""}}}
+    assert kinds(trainer(kind, {"type": "full"})) == {"type": "nothing"}
+    assert [each.text for each in trainer(kind, {"type": "dora"}).refused] == ["this is not known; choose lora, full"]
     known = {"on": {"option": "lora_on", "values": {"q,v": "query-value"}}}
     assert trainer(known, {"on": ["v", "q"]}).options == {"lora_on": "query-value"}
     assert trainer(known, {"on": "v, q"}).options == {"lora_on": "query-value"}
