@@ -245,8 +245,8 @@ for kind, of_kind in speeds(each for each in asked_runs if each[0].row.source ==
         "ratio": statistics.median(ratio for _, ratio in of_kind),
         "as_long_share": sum(ratio <= 1 for _, ratio in of_kind) / len(of_kind),
     }
-launched_layer_seconds = LAUNCHED_LAYER_SECONDS
-bus_bytes_per_second = {  # of all-reduces that the runs measured on so many nodes
+LAUNCHING_SECONDS = LAUNCHED_LAYER_SECONDS
+BUS_BYTES_PER_SECOND = {  # of all-reduces that the runs measured on so many nodes
     str(nodes): statistics.median(
         run.row.settings["bus_bandwidth"]
         for run, _ in asked_runs
@@ -254,7 +254,7 @@ bus_bytes_per_second = {  # of all-reduces that the runs measured on so many nod
     )
     for nodes in (2, 8, 64)
 }
-old_engine_seconds = statistics.median(  # that it took longer, a micro-batch
+OLD_ENGINE_SECONDS = statistics.median(  # that it took longer, a micro-batch
     ((said.published_seconds or 0) - said.seconds) / run.row.settings["micro_batches"]
     for run, said in asked_runs
     if run.old_engine and said.published_seconds
@@ -294,5 +294,5 @@ crashed_otherwise = sum(run.ended in ("other", "unclear") for run, _ in asked_ru
 for row, far_now in layouts.items():
     of_row = far_now["now"]
     print(f"{row:24}{of_row['readings']:4} {of_row['median_error_share']:.1%}, {of_row['within_share']:.0%}")
-print(crashes, fast_runs, step_kinds, old_engine_seconds, best_layouts)
+print(crashes, fast_runs, step_kinds, OLD_ENGINE_SECONDS, best_layouts)
 # --8<-- [end:ranks]
