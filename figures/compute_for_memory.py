@@ -108,7 +108,7 @@ def chunks(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for name in ("kept", "gradient", "again"):
         top += high + 28
         drawing.text(2, top - 6, f"{labels[name]}\u2003{said(whole / pieces)}")
-        drawing.text(338, top - 6, labels["instead"].format(size=said(whole)), "muted", anchor="end")
+        drawing.text(330, top + 20, labels["instead"].format(size=said(whole)), "muted", anchor="end")
         drawing.add("rect", "stroke-muted", x=2, y=top, width=wide, height=high, stroke_dasharray=DASHES)
         drawing.rect(2, top + now * pitch, wide, pitch, "fill-logits")
     top += high + 28
