@@ -87,6 +87,37 @@ def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
+def chunks(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What one chunk of tokens holds of the tensors behind the head, to scale, and what stays from chunk to chunk."""
+    sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"d": 1, "V": 1, "T": 1})
+    whole = (values["activations.model_parts_bytes"] or {}).get("gpt2", {}).get("log_probabilities", 0)
+    tokens = (values["activations.BATCH"] or {}).get("gpt2", 1) * sizes["T"]
+    pieces, now, wide, high = values["step_peaks.CHUNKS"] or 1, 5, 336.0, 80.0
+    drawing, pitch = Drawing(340, 0), high / pieces
+    narrow, top = wide * sizes["d"] / sizes["V"], 20.0
+
+    def said(size: float) -> str:
+        return format_value(size, "bytes", language=labels["language"])
+
+    drawing.rect(2, top, narrow, high, "fill-activations", fill_opacity=0.45)
+    drawing.rect(2, top + now * pitch, narrow, pitch, "fill-activations")
+    drawing.rect(8 + narrow, top, narrow, now * pitch, "fill-gradients")
+    drawing.text(2, 14, labels["before"])
+    drawing.text(20 + 2 * narrow, top + now * pitch / 2 + 5, labels["done"])
+    drawing.text(20 + 2 * narrow, top + (now + 0.5) * pitch + 5, labels["now"], "muted")
+    for name in ("kept", "gradient", "again"):
+        top += high + 28
+        drawing.text(2, top - 6, f"{labels[name]}\u2003{said(whole / pieces)}")
+        drawing.text(330, top + 20, labels["instead"].format(size=said(whole)), "muted", anchor="end")
+        drawing.add("rect", "stroke-muted", x=2, y=top, width=wide, height=high, stroke_dasharray=DASHES)
+        drawing.rect(2, top + now * pitch, wide, pitch, "fill-logits")
+    top += high + 28
+    drawing.text(2, top - 6, labels["head"])
+    drawing.rect(2, top, wide, high * sizes["d"] / tokens, "fill-gradients")
+    drawing.resize(top + high * sizes["d"] / tokens + 4)
+    return str(drawing)
+
+
 def trade(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Bytes kept by GPT-2 small against FLOPs relative to what the mathematics asks for."""
     kept = (values["compute_for_memory.kept_bytes"] or {}).get("gpt2", {})

@@ -1,7 +1,7 @@
 """A drawing that takes its colours from the page, so that one SVG serves light and dark.
 
 Classes that the style sheet knows: fill-weights, fill-gradients, fill-optimizer, fill-activations, fill-logits,
-fill-communication, fill-other, each for what it says; fill-0 … fill-6, the same colours, for series that mean none of
+fill-communication, fill-other, each for what it says; fill-0 … fill-5, the same colours, for series that mean none of
 it; ink, muted, faint, paper (fills); stroke-weights …, stroke-0 …, stroke-ink, stroke-muted (lines).
 """
 
@@ -19,7 +19,7 @@ UNSAID = {
     "font-size": TEXT_SIZE,
 }  # what an element has that does not say it
 TONES = ("ink", "muted", "faint", "paper")
-PALE = ("activations", "communication", "gradients", "2", "3", "6")  # colours that a dark text is legible upon
+PALE = ("activations", "communication", "gradients", "2", "3")  # colours that a dark text is legible upon
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 Box = tuple[float, float, float, float]  # x and y of its upper left corner, width, height
 DIGITS = str.maketrans(EXPONENTS, "−0123456789")

@@ -1196,6 +1196,23 @@ def test_checkpoints_leave_the_inputs_and_one_layer_at_a_time() -> None:
     assert {"none\u200355 GiB", "full\u200319 GiB"} <= set(chart.texts)
 
 
+def test_of_the_logits_one_chunk_is_there_and_of_chunks_that_are_done_a_gradient() -> None:
+    made = {
+        "gpt2_parameters.letters": {"gpt2": {"d": 10, "V": 1000, "T": 100}},
+        "activations.BATCH": {"gpt2": 4},
+        "activations.model_parts_bytes": {"gpt2": {"log_probabilities": 8 * 2**30}},
+        "step_peaks.CHUNKS": 8,
+    }
+    chart = Chart(compute_for_memory.chunks(Values(made), Words(instead="{size}")))
+    assert [(right - left, bottom - top) for left, right, top, bottom in chart.bars("logits")] == [(336, 10)] * 3
+    hidden, (left, right, top, bottom) = chart.bars("activations")
+    assert (hidden[3] - hidden[2], right - left, bottom - top) == pytest.approx((80, 3.36, 10))
+    done, head = chart.bars("gradients")
+    assert done[3] == top, "up to the chunk that is there"
+    assert (head[1] - head[0], head[3] - head[2]) == pytest.approx((336, 80 * 10 / 400))
+    assert {"kept\u20031 GiB", "8 GiB"} <= set(chart.texts)
+
+
 def test_a_parameter_keeps_what_is_filled_and_passes_through_the_rest() -> None:
     parts = {"autocast": {"weights": 4, "gradients": 3, "master": 0, "moments": 8}}
     made = {"mixed_precision.part_bytes": parts, "mixed_precision.cast_per_parameter": 2}

@@ -30,6 +30,8 @@ TABLES = [name for name, block in BLOCKS.items() if block.kind == "table"]
 
 # Words of values that a name means, where it does not say them.
 MEANS: dict[str, dict[str, str]] = {
+    "activations.lengths": {"rest": "norms attention mlp", "hooks": "length bytes"},
+    "grpo.phases": {"state": "trainer sampling", "passes": "trainer awake asleep", "engine_rest": "engine awake"},
     "gpu_memory.requests": {
         "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
