@@ -51,7 +51,7 @@ DEEPSPEED = {
     "bf16": {"enabled": "auto"},
     "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
 }
-with TemporaryDirectory() as folder, chdir(folder):
+with TemporaryDirectory() as _folder, chdir(_folder):
     Path("training.json").write_text(json.dumps(TRAINING))
     Path("zero3.json").write_text(json.dumps(DEEPSPEED))
     main(["training.json", "zero3.json", "--gpu", "H100 SXM", "--gpus", "8"])
