@@ -94,9 +94,12 @@ def results(a: Options, fixed: list[str]) -> Iterator[Options]:
 
 
 def settings(a: Options, fixed: list[str]) -> Iterator[Options]:
-    """Of one result, all ways to compute it, but for the loss: what takes most memory first."""
+    """Of one result, all ways to compute it, but for the loss: what takes most memory first. A step's sequences are
+    halved into micro-batches as often as that goes."""
     sequences = a["micro_batch"] * a["accumulation"]
-    micro_batches = [sequences // parts for parts in range(1, sequences + 1) if sequences % parts == 0]
+    micro_batches = [sequences]
+    while micro_batches[-1] % 2 == 0:
+        micro_batches.append(micro_batches[-1] // 2)
     for checkpointing in [a["checkpointing"]] if "checkpointing" in fixed else ["none", "per-op", "full"]:
         for stage in [a["zero"]] if "zero" in fixed else [str(stage) for stage in zero_stages(a)] or [a["zero"]]:
             for size in [a["micro_batch"]] if "micro_batch" in fixed or "accumulation" in fixed else micro_batches:

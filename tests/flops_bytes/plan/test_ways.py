@@ -84,6 +84,15 @@ def plan_row(options: dict[str, Any], model: Any) -> str:
     return str(judge_fit(options, needs_bytes, read_gpu(options).memory_bytes)["verdict"])
 
 
+def test_a_step_of_many_sequences_is_shared_out_at_once() -> None:
+    asked = {"model": "qwen3-0.6b", "gpu": "RTX 4090"}
+    for told in ({"accumulation": 10**12}, {"micro_batch": 10**12}, {"global_batch": 2**50}):
+        assert found(asked | told)
+    question = complete_question(asked, asked, read_model)
+    sizes = {way["micro_batch"] for way in ways.settings(question.a | {"micro_batch": 12, "accumulation": 1}, [])}
+    assert sizes == {12, 6, 3}
+
+
 def test_no_row_is_slower_than_one_that_gives_up_no_more() -> None:
     for asked in ASKED.values():
         rows = [Row(row) for row in found(asked)]
