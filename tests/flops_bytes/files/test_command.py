@@ -214,7 +214,7 @@ DIFFERS = '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 
 DEEP = "[training]\nsteps = 1\n[model]\nname" + ".a" * 100 + " = 1\n"
 WRONG = {
     "too deep": wrong(DEEP, "a.toml", "a.toml: its keys are nested too deep"),
-    "no such file": wrong("", "", "nothing.yaml: it cannot be read: there is no such file"),
+    "no such file": wrong("", "", ": it cannot be read: there is no such file"),
     "empty": wrong("", "a.yaml", "it is empty"),
     "broken": wrong("a: [1\nb: 2\n", "a.yaml", "a.yaml: line 2: not YAML: "),
     "not text": wrong("", "binary", "it is no text"),
