@@ -4,6 +4,8 @@
 # ///
 """Eight tasks of resource accounting for a study group: what goes in, what comes out, and who checks it."""
 
+from math import ceil
+
 from flops_bytes.model.shapes import Decoder, parameters
 from flops_bytes.plan import plan
 from flops_bytes.time.gpus import GPUS, capacity_bytes
@@ -57,12 +59,14 @@ plain_bytes, fused_bytes = (
 
 
 # --8<-- [start:batch]
-answer = plan(
-    model="qwen3-4b", gpu="RTX 4090", context=2_048, trained="lora", loss="fused", checkpointing="full", micro_batch=1
-)
-largest = answer["largest_micro_batch"]
+adapters = {"model": "qwen3-4b", "gpu": "RTX 4090", "context": 2_048, "trained": "lora", "checkpointing": "full"}
+adapters["loss"] = "fused"
+largest = plan(**adapters, micro_batch=1)["largest_micro_batch"]
+living = next(size for size in range(largest, 0, -1) if plan(**adapters, micro_batch=size)["fits"])
 RIGHT["batch"] = largest
-print(f"up to {largest} sequences at once; for 64 a step, 16 at once and 4 times")
+print(
+    f"tensors of {largest} sequences fit, of {living} the allocator finds room for; for 64 a step, 16 at once, 4 times"
+)
 # --8<-- [end:batch]
 
 
@@ -70,9 +74,10 @@ print(f"up to {largest} sequences at once; for 64 a step, 16 at once and 4 times
 a_day = 86_400 * 8 * 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # FLOPs of 8 cards
 days = 6 * 8.03e9 * 100e9 / a_day
 RIGHT["days"] = days
-print(f"{days:.1f} days by 6ND; in 10 days, {8 * days / 10:.0f} cards")
+needed = {mfu: ceil(8 * days / 10 * 0.4 / mfu) for mfu in (0.4, 0.3)}
+print(f"{days:.1f} days by 6ND; in 10 days, {needed[0.4]} cards, by the MFU of a whole run {needed[0.3]}")
 # --8<-- [end:days]
-cards_in_time = 8 * days / 10
+cards_in_time, cards_of_run = needed.values()
 
 
 # --8<-- [start:mfu]
@@ -100,5 +105,6 @@ for weights in ("16bit", "8bit", "4bit"):
     print(f"{weights:5}: {served[weights]} users of 8,192 tokens")
 RIGHT["users"] = served["8bit"]
 # --8<-- [end:users]
+beside_bytes = sum(answer["memory_bytes"][line] for line in ("activations", "allowance"))
 token_bytes = 2 * 2 * 36 * 8 * 128
 assert check("parameters", 8.19e9) and not check("mfu", 2 * of_peak)

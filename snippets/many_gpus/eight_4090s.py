@@ -48,12 +48,22 @@ answers = {name: plan(**CARDS, **TRAINING, **options) for name, options in SHARD
 computing = answers["fsdp"]["hfu"]  # of the peak, the same in each row
 PLAIN = {name: TRAINING[name] for name in ("model", "context", "checkpointing")}
 answers |= {name: plan(**CARDS, **PLAIN, **options, matmul_share=computing) for name, options in SPLIT.items()}
+STEP_TOKENS = answers["ddp"]["step_tokens"]  # to which all are scaled
+
+
+def sent_of(answer: dict[str, Any]) -> float:
+    """What a card sends for so many tokens; of a pipeline one in the middle, which sends both ways."""
+    if "wire" in answer:
+        return float(answer["wire"]["bytes"])
+    if (stages := answer["layout"]["pp"]) > 1:
+        layout = {name: answer["layout"][name] for name in ("pp", "micro_batches")}
+        answer = plan(**CARDS, **PLAIN, **layout, matmul_share=computing, rank=stages // 2)
+    return sum(part["bytes"] for part in answer["sent"]) * STEP_TOKENS / answer["step_tokens"]
 
 
 def row(answer: dict[str, Any]) -> dict[str, Any]:
-    """What the table says of a way to split: of a step, and of the tokens of a data set."""
-    sent = answer["wire"]["bytes"] if "wire" in answer else sum(part["bytes"] for part in answer["sent"])
-    a_second = answer["tokens_per_second"]
+    """What the table says of a way to split: of as many tokens as a step has, and of those of a data set."""
+    sent, a_second = sent_of(answer), answer["tokens_per_second"]
     return {
         "needs_bytes": answer["memory_bytes"]["total"],
         "mark": MARKS[answer["verdict"]],
@@ -70,6 +80,7 @@ for name, each in ways.items():
     _sent = each["sent_bytes"] / 1e9
     print(f"{name:9} {each['needs_bytes'] / 2**30:5.1f} GiB {each['mark']:1} sends {_sent:5.1f} GB,", end=" ")
     print(f"{each['rate']:6.0f} tokens/s, ¥{each['yuan']:.0f}")
+longer_tokens, tensor_tokens = answers["longer"]["step_tokens"], answers["tensor"]["step_tokens"]
 bubble_share = {name: answers[name]["bubble_share"] for name in ("pipeline", "longer")}
 hiding_tokens = {"near": answers["fsdp"]["wire"]["tokens"], "across": SLOWER * answers["fsdp"]["wire"]["tokens"]}
 tensor_waits_share = answers["tensor"]["seconds"]["tensor"] / answers["tensor"]["step_seconds"]
