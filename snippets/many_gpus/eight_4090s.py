@@ -58,7 +58,8 @@ def sent_of(answer: dict[str, Any]) -> float:
     if (stages := answer["layout"]["pp"]) > 1:
         layout = {name: answer["layout"][name] for name in ("pp", "micro_batches")}
         answer = plan(**CARDS, **PLAIN, **layout, matmul_share=computing, rank=stages // 2)
-    return sum(part["bytes"] for part in answer["sent"]) * STEP_TOKENS / answer["step_tokens"]
+    sent_bytes: int = sum(part["bytes"] for part in answer["sent"])
+    return sent_bytes * float(STEP_TOKENS / answer["step_tokens"])
 
 
 def row(answer: dict[str, Any]) -> dict[str, Any]:
