@@ -10,13 +10,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from flops_bytes.model.shapes import abbreviated
 from flops_bytes.plan import parallel, plan, rl, settled_question, step_time, stored
 from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.meters import most_that_lives
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
-from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
+from flops_bytes.plan.table import brief, in_words, parallel_table, rl_table, serving_table, training_table
 
 EXAMPLES = """\
 flops-bytes plan --model qwen3-8b --gpu "RTX 4090"
@@ -123,11 +122,6 @@ def write_step(path: str, asked: Mapping[str, Any], found: Mapping[str, Any]) ->
         raise ValueError("--snapshot: it shows a training step of one GPU; leave out the options of a layout or a task")
     question = settled_question(asked, found)
     write_snapshot(path, planned_changes(question.a, question.model), f"flops-bytes plan {in_words(asked)}")
-
-
-def in_words(asked: Mapping[str, Any]) -> str:
-    """A question as it is asked on the command line, without the whole of a config.json."""
-    return " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
 
 
 def main(arguments: list[str]) -> int:

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from flops_bytes.model.shapes import abbreviated
 from flops_bytes.model.stack import PARTS
 from flops_bytes.plan.assumptions import other_methods
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
@@ -272,16 +273,20 @@ GIVEN_UP = {
 }
 
 
+def in_words(asked: Mapping[str, Any]) -> str:
+    """A question as it is asked on the command line, without the whole of a config.json."""
+    return " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
+
+
 def way_lines(ways: list[dict[str, Any]]) -> Iterator[str]:
     """What else fits, the fastest first, as options to add."""
     yield ""
     missing = not any(way["fits"] for way in ways)
     yield "Nothing fits; least is needed of" if missing else "What fits, the fastest first; what you asked for stays:"
     for number, way in enumerate(ways, start=1):
-        options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in way["options"].items())
         at_most = "at most " if "host" in way["gives_up"] else ""
         speed = "" if missing else f", {at_most}{way['tokens_per_second']:,.0f} tokens/s"
-        yield f"  {number}  {options}: {short_gib(way['needs_bytes'])}, {way['verdict']}{speed}"
+        yield f"  {number}  {in_words(way['options'])}: {short_gib(way['needs_bytes'])}, {way['verdict']}{speed}"
         if way["gives_up"]:
             yield f"     {', '.join(GIVEN_UP[name] for name in way['gives_up'])}"
 

@@ -7,11 +7,11 @@ is computed again, the loss in chunks, ZeRO's stage, and how a step's sequences 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.plan.assumptions import CompleteQuestion
+from flops_bytes.plan.assumptions import CHOSEN, CompleteQuestion
 from flops_bytes.plan.evidence import MISSES, WITH_ROOM, judge_fit
 from flops_bytes.plan.meters import judge_meters, read_meters
 from flops_bytes.plan.model import Model
-from flops_bytes.plan.options import read_gpu
+from flops_bytes.plan.options import OPTIONS, read_gpu
 from flops_bytes.plan.training import (
     STEP_MFU,
     assumed_seconds,
@@ -155,11 +155,11 @@ def quickest(result: Options, fixed: list[str], model: Model) -> Way | None:
 def way_row(way: Way, given: Mapping[str, Any]) -> dict[str, Any]:
     """A way as an answer has it: the options to ask for beside those that somebody gave."""
     a = way.options
-    usual = {"loss": "plain", "chunks": 1, "micro_batch": 1, "accumulation": 1, "optimizer": "adamw", "offload": "no"}
     follows = {"zero": a["gpus"] == 1, "accumulation": given.get("global_batch") is not None}
     unsaid = [name for name in TRIED if given.get(name) is None and not follows.get(name)]
+    differs = [name for name in unsaid if name in CHOSEN or a[name] != OPTIONS[name].default]
     return {
-        "options": {name: a[name] for name in unsaid if a[name] is not None and a[name] != usual.get(name)},
+        "options": {name: a[name] for name in differs if a[name] is not None},
         "gives_up": given_up(a),
         "needs_bytes": way.needs_bytes,
         "headroom_bytes": way.headroom_bytes,
