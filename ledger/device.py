@@ -28,6 +28,7 @@ def describe_device() -> dict[str, Any]:
     """The device that torch computes on here: kind, name, memory and what else it tells.
 
     Several GPUs are another device than one: their snippets of many ranks have a wire. The rest speaks of the first.
+    Launches are as fast as the host's processor, and cards of one name differ by some percent: `card` tells two apart.
     """
     import torch
 
@@ -43,6 +44,8 @@ def describe_device() -> dict[str, Any]:
             "memory_bytes": properties.total_memory,
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,
+            "host": name_processor(),
+            "card": hashlib.sha256(str(properties.uuid).encode()).hexdigest()[:12],
         }
     name = name_processor()
     return {"id": slug(name), "kind": "cpu", "name": name, "threads": torch.get_num_threads()}
@@ -60,10 +63,20 @@ def describe_peak() -> dict[str, Any] | None:
 
 
 def describe_software() -> dict[str, str | None]:
-    """The versions that a measurement depends on."""
+    """The versions that a measurement depends on; on a GPU those of what chooses and compiles kernels too."""
     import torch
 
-    return {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
+    if not torch.cuda.is_available():
+        return versions
+    return versions | {"cudnn": str(torch.backends.cudnn.version()), "triton": _version_of("triton")}
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def machine_key() -> str:

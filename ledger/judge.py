@@ -46,7 +46,7 @@ def judge(book: Book, folder: Path) -> tuple[list[str], list[str]]:
     over = [f"{name}.{value}" for name, record in records.items() for value in record.over_peak()]
     told += [f"over the peak, which a clock above the datasheet's may explain: {', '.join(over)}"] if over else []
     for name, text, is_expected in _expected(book, folder.name, records):
-        told.append(f"{name:64}{text}")
+        told.append(f"{name:64} {text}")
         if not is_expected:
             problems.append(f"not expected: {name} is {text}")
     return told, problems

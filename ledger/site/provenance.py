@@ -101,8 +101,9 @@ class Provenance:
     def _facts(self, record: Record) -> list[str]:
         """When, with what versions and with what spread a record was measured."""
         software = [f"torch {record.software['torch']}", f"Python {record.software['python']}"]
-        if record.software.get("cuda"):
-            software.append(f"CUDA {record.software['cuda']}")
+        for key, name in (("cuda", "CUDA"), ("cudnn", "cuDNN"), ("triton", "Triton")):
+            if version := record.software.get(key):
+                software.append(f"{name} {version}")
         software += [f"{name}={value}" for name, value in record.software.get("environment", {}).items()]
         spread = DASH
         if widest := record.largest_spread:

@@ -198,8 +198,8 @@ measured_sweep_ratio = {}
 for users, found in sweep_seconds.items():
     measured_sweep_ratio[users] = divide(found, predicted_sweep_seconds[users])
 for users, rate in sweep_per_second.items():
-    told = f"{rate:8.1f} tokens/s, bound {predicted_sweep_per_second[users]:8.1f}"
-    print(f"{users:4} users", told if rate else "do not fit")
+    told = f"{rate:8.1f} tokens/s, bound {predicted_sweep_per_second[users]:8.1f}" if rate else "do not fit"
+    print(f"{users:4} users {told}")
 # --8<-- [end:sweep]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ledger.__main__ import main
 from ledger.book import Book
-from ledger.device import describe_device, machine_key, slug
+from ledger.device import describe_device, describe_software, machine_key, slug
 from ledger.gpu import at_work, parse_links, read_gpu_state, read_links, watch_gpu
 from ledger.processor import describe, name_processor
 from ledger.record import Record
@@ -142,7 +142,7 @@ def test_several_gpus_are_another_device_than_one(tmp_path: Path, monkeypatch: p
     pretend_driver(tmp_path, monkeypatch, f"cat {tmp_path / 'topology'}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert read_links() == ["NV4"]
-    properties = SimpleNamespace(name="NVIDIA H200", total_memory=1, major=9, minor=0, multi_processor_count=132)
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=1, major=9, minor=0, multi_processor_count=132, uuid="a")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: properties)
     found = {}
@@ -152,6 +152,17 @@ def test_several_gpus_are_another_device_than_one(tmp_path: Path, monkeypatch: p
     assert found[1]["id"] == "nvidia-h200" and "gpus" not in found[1]
     assert found[2]["id"] == "2-x-nvidia-h200"
     assert (found[2]["gpus"], found[2]["links"]) == (2, ["NV4"])
+    assert found[1]["host"] == name_processor()
+    properties.uuid = "b"
+    assert describe_device()["card"] != found[2]["card"] == found[1]["card"]
+
+
+def test_what_chooses_kernels_on_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cudnn" not in describe_software()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.backends.cudnn.version", lambda: 91501)
+    monkeypatch.setattr("ledger.device.metadata.version", {"triton": "3.6.0"}.__getitem__)
+    assert (describe_software()["cudnn"], describe_software()["triton"]) == ("91501", "3.6.0")
 
 
 WATCHED = """\
