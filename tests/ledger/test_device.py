@@ -142,7 +142,8 @@ def test_several_gpus_are_another_device_than_one(tmp_path: Path, monkeypatch: p
     pretend_driver(tmp_path, monkeypatch, f"cat {tmp_path / 'topology'}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert read_links() == ["NV4"]
-    properties = SimpleNamespace(name="NVIDIA H200", total_memory=1, major=9, minor=0, multi_processor_count=132, uuid="a")
+    told = {"name": "NVIDIA H200", "total_memory": 1, "major": 9, "minor": 0, "multi_processor_count": 132, "uuid": "a"}
+    properties = SimpleNamespace(**told)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: properties)
     found = {}
