@@ -63,7 +63,7 @@ def shown_ways(question: CompleteQuestion, said: dict[str, Any]) -> list[dict[st
 
 def shown_meters(meters: dict[str, Any]) -> dict[str, Any]:
     """The numbers of meters as text, and the words that a language says, by their names."""
-    death, growing = meters["death"], meters["expandable"]
+    death = meters["death"]
     return {
         "allocated": gib(meters["allocated_bytes"]),
         "reserved": between(*meters["reserved_bytes"]),
@@ -72,8 +72,11 @@ def shown_meters(meters: dict[str, Any]) -> dict[str, Any]:
         "retries": f"{meters['retries']:,}",
         "draws": meters["draws"],
         "death": shown_death(death) if death else None,
-        "growing": growing["lives"] if growing else None,
-        "growing_reserved": gib(growing["reserved_bytes"]) if growing else None,
+        "mended": [
+            {"by": by, "lives": meters[by]["lives"], "reserved": gib(meters[by]["reserved_bytes"])}
+            for by in ("expandable", "emptied")
+            if meters[by]
+        ],
         "outside": [
             {
                 "line": line["line"],

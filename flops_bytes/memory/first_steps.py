@@ -63,6 +63,7 @@ class Steps(NamedTuple):
     lines: list[str]  # of each storage
     peaks: dict[str, int]  # the most that is there at each moment of the last step
     ends: list[int]  # after which change a step has ended
+    are_alike: bool = True  # so that the last step does what all that follow do
 
 
 # --8<-- [end:run]
@@ -108,6 +109,11 @@ class Writer:
         self.gradients: dict[str, int] = {}  # storages, by the tensor's name
         self.shards: dict[str, int] = {}  # storages of what is left of a unit's gradients, by the unit
         self.gathered: dict[str, list[int]] = {}  # storages by unit
+        self.gathered_sizes: dict[str, list[int]] = {}  # bytes of these, by unit
+        for name, numbers in weights.items():
+            unit, sharding = unit_of(name), run.sharding
+            width = sharding.width if unit == "root" else sharding.gathered_layer_bytes
+            self.gathered_sizes.setdefault(unit, []).append(int(width * numbers))
         self.waiting: list[int] = []  # storages of what another stream still reads
         self.sent = -1  # the storage of gradients that are being reduced
         self.beside: list[int] = []  # storages of what is there, and the run says no more of it
@@ -299,8 +305,7 @@ class Writer:
         if unit in self.gathered:
             return
         sharding = self.run.sharding
-        width = sharding.width if unit == "root" else sharding.gathered_layer_bytes
-        sizes = [int(width * numbers) for name, numbers in self.weights.items() if unit_of(name) == unit]
+        sizes = self.gathered_sizes[unit]
         if sharding.flat:
             while len(self.waiting) > 1:
                 self.give(self.waiting.pop(0))
@@ -410,7 +415,7 @@ class Replay(NamedTuple):
 
     allocated_bytes: int  # the most that was; of a run that died, what was there then
     reserved_bytes: int  # the same
-    retries: int  # in the last step: how often all that lay free was given back to CUDA, to ask for more
+    retries: int  # in the last step, or in all that differ: how often what lay free was given back, to ask for more
     died_at: int = -1  # the change that there was no room for
 
 
@@ -420,16 +425,21 @@ def replay(
     capacity_bytes: int | None = None,
     place: Callable[[int], int] | None = None,
     has_workspaces: bool = True,
+    empties_cache: bool = False,
 ) -> Replay:
     """The steps through an allocator of so many bytes, or of as many as it takes; with cuBLAS's workspaces or
-    without."""
+    without; with torch.cuda.empty_cache() after each step or without."""
     allocator = Allocator(settings, place or downwards(), capacity_bytes)
     addresses = [0] * len(steps.lines)
-    last = steps.ends[-2] if len(steps.ends) > 1 else 0
-    turn = earlier = 0
+    last = steps.ends[-2] if steps.are_alike and len(steps.ends) > 1 else 0
+    turn = earlier = ended = 0
     for storage, nbytes, stream in steps.changes:
         if turn == last:
             earlier = allocator.retries
+        if turn == steps.ends[ended]:
+            ended += 1
+            if empties_cache:
+                allocator.empty_cache()
         if nbytes < 0:
             allocator.free(addresses[storage])
         elif has_workspaces or steps.lines[storage] != WORKSPACE:

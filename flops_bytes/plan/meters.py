@@ -209,9 +209,9 @@ def death_of(steps: Steps, found: Replay) -> dict[str, Any]:
     }
 
 
-def one_way(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading:
+def one_way(steps: Steps, settings: Settings, capacity_bytes: int, empties_cache: bool = False) -> Reading:
     """The steps through the allocator in the likeliest way."""
-    found = replay(steps, settings, capacity_bytes)
+    found = replay(steps, settings, capacity_bytes, None, True, empties_cache)
     lives = DIES if found.died_at >= 0 else RETRIES if found.retries else LIVES
     death = death_of(steps, found) if lives == DIES else None
     return Reading(found.allocated_bytes, (found.reserved_bytes, found.reserved_bytes), lives, found.retries, death)
@@ -245,7 +245,7 @@ def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int] = (), dra
     if not lengths:
         return [with_beside(run_of(a, model, fixed_lengths(a), moments), moments)]
     drawn = [written(run_of(a, model, drawn_lengths(a, lengths, seed), moments)) for seed in range(draws)]
-    return [run._replace(ends=[]) for run in drawn]
+    return [run._replace(are_alike=False) for run in drawn]
 
 
 def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[str, Any]:
@@ -278,13 +278,16 @@ def meters_of(
         "smi_bytes": (low + outside, high + outside),
         "outside": lines_outside(a, tensor, pipeline, expert),
     }
-    if settings.expandable_segments or settings.max_split_size_bytes:
-        return answer | {"expandable": None}
-    if found.allocated_bytes > capacity_bytes:
-        return answer | {"expandable": {"reserved_bytes": low, "lives": DIES}}
-    growing = replace(settings, expandable_segments=True)
-    mended = worst_of([one_way(run, growing, capacity_bytes) for run in runs])
-    return answer | {"expandable": {"reserved_bytes": mended.reserved_bytes[1], "lives": mended.lives}}
+
+    def mended(allocator: Settings, empties_cache: bool = False) -> dict[str, Any]:
+        if found.allocated_bytes > capacity_bytes:  # which nothing mends
+            return {"reserved_bytes": low, "lives": DIES}
+        worst = worst_of([one_way(run, allocator, capacity_bytes, empties_cache) for run in runs])
+        return {"reserved_bytes": worst.reserved_bytes[1], "lives": worst.lives}
+
+    can_grow = not (settings.expandable_segments or settings.max_split_size_bytes)
+    growing = mended(replace(settings, expandable_segments=True)) if can_grow else None
+    return answer | {"expandable": growing, "emptied": mended(settings, True) if draws else None}
 
 
 STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on paper, at which the allocator is asked

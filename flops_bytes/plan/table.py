@@ -159,6 +159,9 @@ def bars(answer: dict[str, Any]) -> Iterator[str]:
         yield f"  {line:16}{short_gib(size):>11}  {'#' * round(BAR_WIDTH * size / bar_bytes)}".rstrip()
 
 
+MENDS = {"expandable": "expandable_segments", "emptied": "empty_cache() each step"}  # of a cache that is cut up
+
+
 def meters_brief(answer: dict[str, Any]) -> Iterator[str]:
     """What three meters will show, and what becomes of a run that does not simply live."""
     meters = answer.get("meters")
@@ -175,10 +178,12 @@ def meters_brief(answer: dict[str, Any]) -> Iterator[str]:
         yield f"It may live, but PyTorch gives back what lies free and asks again, {often} {where}."
     if death := meters["death"]:
         yield f"It dies: {death_text(death)}."
-    growing = meters["expandable"]
-    if growing and meters["lives"] != "lives":
-        helps = {"lives": "it would live without", "retries": "it would live so too", "dies": "it would die too"}
-        yield f"With expandable_segments {helps[growing['lives']]}."
+    if meters["lives"] == "lives":
+        return
+    helps = {"lives": "it would live without", "retries": "it would live so too", "dies": "it would die too"}
+    for name, told in MENDS.items():
+        if mended := meters[name]:
+            yield f"With {told} {helps[mended['lives']]}."
 
 
 def range_text(low: float, high: float) -> str:
@@ -210,8 +215,9 @@ def meter_lines(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         assumed = f", taken from {line['assumed_of']}" if line["assumed_of"] else ""
         yield f"  {line['line'].replace('_', ' ')}", f"{spread_text(line['bytes'])}: {line['source']}{assumed}"
     yield "nvidia-smi", spread_text(meters["smi_bytes"])
-    if (growing := meters["expandable"]) and growing["lives"] != "dies":
-        yield "with expandable segments", f"reserved {gib(growing['reserved_bytes'])}"
+    for name, told in MENDS.items():
+        if (mended := meters[name]) and mended["lives"] != "dies":
+            yield f"with {told}", f"reserved {gib(mended['reserved_bytes'])}"
 
 
 def time_brief(answer: dict[str, Any]) -> Iterator[str]:

@@ -14,9 +14,9 @@ from flops_bytes.memory.outside import CHIPS, outside_lines
 from flops_bytes.plan import meters as plan_meters
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan import plan, settled_question
-from flops_bytes.plan.meters import fixed_lengths, run_of
+from flops_bytes.plan.meters import LIFE, fixed_lengths, run_of
 from flops_bytes.plan.options import ROWS
-from flops_bytes.plan.table import GIVEN_UP
+from flops_bytes.plan.table import GIVEN_UP, MENDS
 from flops_bytes.plan.training import bytes_by_moment
 from planner import words
 from planner.answer import answer
@@ -153,11 +153,8 @@ def test_all_that_a_reading_names_has_its_words(language: str) -> None:
         and {*said["parts"]} | {"update", "load"} == parts
     )
     assert {*said["ways"]["gives_up"]} == {*GIVEN_UP}
-    assert {*said["at"]} == {"forward", "backward", "update", "load"} and {*said["growing"]} == {
-        "lives",
-        "retries",
-        "dies",
-    }
+    assert {*said["at"]} == {"forward", "backward", "update", "load"}
+    assert {*said["mended"]} == {*LIFE} and {*said["by"]} == {*MENDS}
     outside = [line for card in ("", *ROWS) for line in outside_lines(card, 8, 8)]
     assert {line.name for line in outside} | {"allowance"} == {*said["outside"]}
     assumed = {line.assumed_of for line in outside} - {"", *CHIPS}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flops_bytes.memory.allocator import MIB, Settings
-from flops_bytes.memory.first_steps import Steps
+from flops_bytes.memory.first_steps import Steps, replay
 from flops_bytes.plan import plan, plan_exactly
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.meters import Chance, drawn_lengths, judge_meters, read_lengths, read_settings, read_steps
@@ -107,6 +107,15 @@ def test_lengths_that_differ_reserve_more_and_growing_segments_less() -> None:
     assert many["expandable"]["reserved_bytes"] < many["reserved_bytes"][0]
     growing = plan(**ASKED, lengths="64-1024", alloc_conf="expandable_segments:True")["meters"]
     assert growing["expandable"] is None and growing["reserved_bytes"][1] == many["expandable"]["reserved_bytes"]
+    assert many["emptied"]["reserved_bytes"] < many["reserved_bytes"][0] and fixed["emptied"] is None
+
+
+def test_a_cache_is_emptied_when_a_step_has_ended() -> None:
+    """The second step asks for more than the first has left in one piece."""
+    takes = [(0, 40 * MIB, 0), (0, -40 * MIB, 0), (1, 60 * MIB, 0), (1, -60 * MIB, 0)]
+    steps = Steps(takes, [(0, "step 1")], ["activations"] * 2, {}, [2, 4])
+    kept, emptied = (replay(steps, Settings(), empties_cache=empties).reserved_bytes for empties in (False, True))
+    assert (kept, emptied) == (100 * MIB, 60 * MIB)
 
 
 def test_lengths_are_packed_or_of_a_range_or_of_a_file(tmp_path: Path) -> None:
