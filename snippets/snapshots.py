@@ -242,17 +242,17 @@ RUN |= {"recipe": "autocast", "checkpointing": "none"}
 of_lengths = {"packed": plan(**RUN)["meters"], "many": plan(**RUN, lengths="64-1024")["meters"]}
 for lengths, meters in of_lengths.items():
     low, high = (size / 2**30 for size in meters["reserved_bytes"])
-    growing = meters["expandable"]["reserved_bytes"] / 2**30
-    print(
-        f"{lengths}: {meters['allocated_bytes'] / 2**30:.1f} GiB allocated, {low:.1f} to {high:.1f} reserved,", end=" "
-    )
-    print(f"with segments that grow {growing:.1f}; it {meters['lives']}")
+    print(f"{lengths}: {meters['allocated_bytes'] / 2**30:.1f} GiB allocated, {low:.1f} to {high:.1f} reserved")
+    print(f"    it {meters['lives']}; reserved with ", end="")
+    mended = {name: meters[name] for name in ("expandable", "emptied") if meters[name]}
+    print(", ".join(f"{name} {each['reserved_bytes'] / 2**30:.1f}" for name, each in mended.items()))
 # --8<-- [end:exercise_4]
 reserved_by_lengths_bytes = {
     lengths: {
         "least": meters["reserved_bytes"][0],
         "most": meters["reserved_bytes"][1],
         "growing": meters["expandable"]["reserved_bytes"],
+        "emptied": meters["emptied"]["reserved_bytes"] if meters["emptied"] else None,
     }
     for lengths, meters in of_lengths.items()
 }
