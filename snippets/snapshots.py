@@ -244,8 +244,8 @@ for lengths, meters in of_lengths.items():
     low, high = (size / 2**30 for size in meters["reserved_bytes"])
     print(f"{lengths}: {meters['allocated_bytes'] / 2**30:.1f} GiB allocated, {low:.1f} to {high:.1f} reserved")
     print(f"    it {meters['lives']}; reserved with ", end="")
-    mended = {name: meters[name] for name in ("expandable", "emptied") if meters[name]}
-    print(", ".join(f"{name} {each['reserved_bytes'] / 2**30:.1f}" for name, each in mended.items()))
+    by_setting = {name: meters[name] for name in ("expandable", "emptied") if meters[name]}
+    print(", ".join(f"{name} {each['reserved_bytes'] / 2**30:.1f}" for name, each in by_setting.items()))
 # --8<-- [end:exercise_4]
 reserved_by_lengths_bytes = {
     lengths: {
