@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from flops_bytes.counting.collectives import Sent
 from flops_bytes.counting.step_trace import MOMENTS, TOKENS, StepTrace
+from flops_bytes.memory.allocator import MIB, downwards, reserved, upwards
 from flops_bytes.memory.simulated import Change
 from flops_bytes.plan.table import gib
 
+WORKSPACE_BYTES = 32 * MIB  # cuBLAS's on Hopper and Blackwell; a quarter of it on other cards
 UNREAD = (
     "{}: {:.4g} FLOPs of forward passes without a graph, of which the step uses nothing, are left out; bytes are not"
 )
@@ -24,6 +26,7 @@ class Counted(NamedTuple):
     """What a step takes."""
 
     peak_bytes: int
+    reserved_bytes: tuple[int, int] | None  # the least and the most; None of a rank, whose streams are not followed
     moment: str  # of the peak
     line: str  # of the reader's code that takes the last of it
     moments: dict[str, int]  # bytes at the peak of each
@@ -94,6 +97,7 @@ def summed(trace: StepTrace) -> Counted:
             again += count if moment == "made again" else 0
     return Counted(
         peak_bytes=max(peak, 0),
+        reserved_bytes=None if trace.sent else reserved_in(trace),
         moment=trace.events[at].moment if trace.events else "",
         line=trace.events[at].line if trace.events else "",
         moments=moments,
@@ -160,6 +164,22 @@ def changes_seen(trace: StepTrace) -> Iterator[Change]:
             yield Change(event.storage, event.change, moment, kind, event.frames)
 
 
+def reserved_in(trace: StepTrace) -> tuple[int, int]:
+    """What PyTorch's allocator reserves for these, at least and at most: with each segment below those before or above
+    them, and with cuBLAS's workspaces, one for each thread that multiplies, or without.
+    """
+    seen = [(change.storage, change.nbytes) for change in changes(trace)]
+    with_workspaces = list(seen)
+    for thread, place in enumerate(sorted(trace.products.values(), reverse=True)):
+        with_workspaces.insert(place, (-1 - thread, WORKSPACE_BYTES))
+    found = [
+        reserved(each, place=place()).peak_reserved_bytes
+        for each in (seen, with_workspaces)
+        for place in (downwards, upwards)
+    ]
+    return min(found), max(found)
+
+
 # --8<-- [end:counted]
 
 
@@ -187,6 +207,8 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
         f"{sized(found.peak_bytes)}, in the {found.moment} pass at {found.line}".replace("update pass", "update"),
     )
     yield from ((f"  {kind}", sized(size)) for kind, size in found.kinds.items() if size >= LEAST_SHOWN)
+    if found.reserved_bytes:
+        yield "reserved by PyTorch", " to ".join(dict.fromkeys(map(sized, found.reserved_bytes)))
     yield from ((f"peak of {moment}", sized(size)) for moment, size in found.moments.items() if size)
     lines = [(line, size) for line, size in found.lines.items() if size >= LEAST_SHOWN]
     if most and lines:

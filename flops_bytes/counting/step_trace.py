@@ -318,6 +318,7 @@ class StepTrace(Trace):
         self.workers: list[int] = []  # a turn's: an optimizer, or 0 where a call without one ended
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
         self.weights: dict[str, int] = {}
+        self.products: dict[bool, int] = {}  # after how many events a pass first multiplied: forward, backward
         self.sent: list[tuple[int, Sent]] = []  # calls of collectives, each with its turn
         self.divided: dict[tuple[int, str], Counter[str]] = {}  # bytes here by optimizer and kind, by dimensions
         self.peers: set[int] = set()  # ranks to which this one sends, or from which it receives, alone
@@ -475,6 +476,8 @@ class StepTrace(Trace):
             name = packet.__name__
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
             flops = formula(*args, **kwargs, out_val=result)
+            if kind == "matmul":
+                self.products.setdefault(torch._C._current_graph_task_id() >= 0, len(self.events))
             amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
         elif func.namespace not in PYTORCHS or packet.__name__ in PRODUCTS:
             self.notes[NO_FORMULA.format(self.line, packet)] = None

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from flops_bytes.counting.count import count
 from flops_bytes.memory.allocator import MIB, downwards, reserved
 from flops_bytes.memory.formulas import activation_bytes
 from flops_bytes.model.shapes import parameters
@@ -90,6 +91,8 @@ def test_the_trainers_step_reserves_what_pytorchs_own_allocator_did(case: str) -
     ours = foreseen(step_memory.RUNS[case])
     assert ours.peak_allocated_bytes == pytest.approx(theirs["allocated_bytes"], rel=1e-3)
     assert ours.peak_reserved_bytes == pytest.approx(theirs["reserved_bytes"], rel=1e-3)
+    least, most = count(lambda: step_memory.trainer(step_memory.RUNS[case])).reserved_bytes or (0, 0)
+    assert least < theirs["reserved_bytes"] == pytest.approx(most, rel=1e-3)
 
 
 def test_equal_blocks_are_told_apart_by_where_cuda_puts_segments() -> None:
