@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from flops_bytes.counting.count import Fit, asked_of, count, fit
-from flops_bytes.counting.counted import Counted, sized, table, told
+from flops_bytes.counting.counted import Counted, sized, span, table, told
 from flops_bytes.counting.step_trace import StepCounted, Uncountable
 from flops_bytes.memory.simulated import path_of_rank
 from flops_bytes.plan.fleet import USUAL_NODE_GPUS
@@ -40,6 +40,8 @@ def on_card(found: Counted, answer: Fit, gpu: str, tokens: str | None) -> Iterat
     yield gpu, f"{sized(answer.card_bytes)}; {outside}"
     if answer.tight:
         yield "  but only just", f"beside tensors, a process can hold up to {sized(answer.beside_bytes)}"
+    if answer.smi_bytes:
+        yield "nvidia-smi will show", span(answer.smi_bytes)
     for mfu, seconds in answer.step_seconds.items():
         days = f", {answer.days[mfu]:,.4g} days" if answer.days else ""
         yield f"at an MFU of {mfu:.0%}", f"{seconds:.4g} s a step{days}"

@@ -199,6 +199,7 @@ class Fit(NamedTuple):
     tight: bool
     outside_bytes: int  # of its context, kernels and NCCL's buffers
     beside_bytes: int  # that a process can hold beside tensors, at most: these, and gaps between tensors
+    smi_bytes: tuple[int, int] | None  # what nvidia-smi will show, at least and at most; None of a rank
     days: dict[float, float]  # by MFU; of the tokens that were asked for
     step_seconds: dict[float, float]
 
@@ -223,13 +224,17 @@ def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card
     asked = asked_of(gpu=gpu, tokens=tokens, **card)
     row, outside = read_gpu(asked), outside_bytes(asked)
     left = int(row.memory_bytes) - found.peak_bytes - outside
-    beside = max(outside, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
+    if found.reserved_bytes:
+        smi = found.reserved_bytes[0] + outside, found.reserved_bytes[1] + outside
+        beside = smi[1] - found.peak_bytes
+    else:
+        smi, beside = None, max(outside, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
     peak = peak_of(row, found.flops_dtype)
     seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in (STEP_MFU, RUN_MFU)} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
     tight = 0 <= left < beside - outside
-    return Fit(int(row.memory_bytes), left, left >= 0, tight, outside, beside, days, seconds)
+    return Fit(int(row.memory_bytes), left, left >= 0, tight, outside, beside, smi, days, seconds)
 
 
 # --8<-- [end:fit]

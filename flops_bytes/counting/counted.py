@@ -194,6 +194,11 @@ def sized(size: float) -> str:
     return f"{size / 2**20:,.1f} MiB" if size >= LEAST_SHOWN or not size else f"{size / 2**10:,.1f} KiB"
 
 
+def span(sizes: Iterable[float]) -> str:
+    """The least and the most; one, where they are equal as they are written."""
+    return " to ".join(dict.fromkeys(map(sized, sizes)))
+
+
 def told(rows: Iterable[tuple[str, str]]) -> str:
     """Rows as text."""
     return "\n".join(f"{what:34} {how_much}" for what, how_much in rows)
@@ -208,7 +213,7 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     )
     yield from ((f"  {kind}", sized(size)) for kind, size in found.kinds.items() if size >= LEAST_SHOWN)
     if found.reserved_bytes:
-        yield "reserved by PyTorch", " to ".join(dict.fromkeys(map(sized, found.reserved_bytes)))
+        yield "reserved by PyTorch", span(found.reserved_bytes)
     yield from ((f"peak of {moment}", sized(size)) for moment, size in found.moments.items() if size)
     lines = [(line, size) for line, size in found.lines.items() if size >= LEAST_SHOWN]
     if most and lines:

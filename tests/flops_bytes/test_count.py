@@ -760,6 +760,17 @@ def step():
     assert days == pytest.approx(1e12 / 100 * (6 * 100 * 1000 * 1000) / (0.4 * 989.4e12) / 86400, rel=1e-3)
 
 
+def test_a_card_shows_what_is_reserved_and_what_is_outside(write: Write) -> None:
+    found = counted(write(LINEAR))
+    assert found.reserved_bytes and found.reserved_bytes[0] >= found.peak_bytes
+    told = fit(found, "RTX 4090")
+    assert told.smi_bytes == tuple(size + told.outside_bytes for size in found.reserved_bytes) and not told.tight
+    cut_up = fit(found._replace(reserved_bytes=(0, told.card_bytes)), "RTX 4090")
+    assert cut_up.fits and cut_up.tight
+    of_rank = fit(found._replace(reserved_bytes=None), "RTX 4090")
+    assert of_rank.smi_bytes is None and of_rank.beside_bytes > of_rank.outside_bytes
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [("none.py", "there is no such file"), ("train.py:walk", "has no function walk; it has step"), ("train.py", "no")],
