@@ -76,7 +76,7 @@ def formulas(chapter: Chapter) -> list[Item]:
     """Display formulas with all their lines; the words of \\text are a language's own."""
     text = chapter.path.read_text(encoding="utf-8")
     found = re.finditer(r"^\$\$\s*(.+?)\s*\$\$$", text, re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, each.start(1)) + 1, re.sub(r"\\text\{[^{}]*\}", r"\\text", each[1])) for each in found]
+    return [(text.count("\n", 0, each.start()) + 1, re.sub(r"\\text\{[^{}]*\}", r"\\text", each[1])) for each in found]
 
 
 def waiting(chapter: Chapter) -> list[Item]:
