@@ -76,8 +76,8 @@ def test_a_claim_is_on_its_page(claim: Claim, language: str) -> None:
     if claim.is_bold:
         paragraphs = [part for text in paragraphs for part in re.findall(r"\*\*(.+?)\*\*", text, re.DOTALL)]
     assert any(claim.pattern(language).search(unspaced(text)) for text in paragraphs), (
-        f"{path} says{' in bold' * claim.is_bold} nothing like {claim.said[language]!r}; if it says it otherwise, look whether "
-        f"{claim.holds!r} still is what it says, and change {FILE.name}"
+        f"{path} says{' in bold' * claim.is_bold} nothing like {claim.said[language]!r}; if it says it "
+        f"otherwise, look whether {claim.holds!r} still is what it says, and change {FILE.name}"
     )
 
 
