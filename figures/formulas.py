@@ -193,7 +193,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("file", r"12N + 4k + 8n + s_\text{rng}",
             "training-loop.md#size", "training_loop",
             "predicted_checkpoint_bytes:full", "measured_checkpoint_bytes:full"),
-        Formula("tokens", r"P \cdot \mathrm{MFU} / 6N",
+        Formula("tokens", r"P \cdot \mathrm{MFU} / (6N)",
             "training-loop.md#needed", "data_loading",
             "needed_rate:short"),
         Formula("overlap", r"\max(l, w)",

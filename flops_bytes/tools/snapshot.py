@@ -19,6 +19,11 @@ from typing import Any, NamedTuple
 from flops_bytes.memory.allocator import LARGE_SEGMENT_BYTES, MIB, SMALL_SEGMENT_BYTES, Settings
 
 LARGEST_FILE_BYTES = 256 * MIB  # which take minutes to read
+SAID_FROM_BYTES = 10 * MIB  # of a file: what takes more than ten seconds, or a gigabyte, is said before
+SECONDS_A_BYTE, MEMORY_A_BYTE = 1e-6, 35  # to read a snapshot of PyTorch's: on a slow core; objects for its text
+# Python's pickle has a thousand items at a time on its stack, PyTorch's own in C++ a whole list; what either remembers,
+# a text or a list, takes some bytes
+MOST_STACKED, FEWEST_BYTES_A_MEMO = 2_000_000, 6
 MOST_BYTES = 2**63  # addresses and sizes are below
 INFINITE = float("inf")
 BEFORE, NO_LINE = "before the first event", "no line of Python, as in the backward pass"
@@ -120,10 +125,15 @@ def plain(data: bytes) -> object:
         0x86: lambda: push(tuple(last(2))),
         0x87: lambda: push(tuple(last(3))),
     }
+    looked_at = 0
     try:
         while (code := data[at]) != ord("."):
             at += 1
             operations[code]()
+            if at - looked_at > MOST_STACKED // 2:  # bytes, of which each may ask for one more
+                looked_at = at
+                if len(stack) + len(marks) > MOST_STACKED or len(memo) * FEWEST_BYTES_A_MEMO > at:
+                    raise NotPlain(f"at byte {at} it holds more at once than any snapshot")
         return stack[-1]
     except KeyError:
         raise NotPlain(f"at byte {at} it asks for a class, or for what was not made before") from None
@@ -194,15 +204,20 @@ class Snapshot(NamedTuple):
 def read(path: Path) -> Snapshot:
     """The snapshot in a file. Raises SnapshotError with the file's name, what is wrong, and what to do."""
     try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE_BYTES:
+        if path.exists() and not (path.is_file() or path.is_fifo()):
+            raise OSError("it is a folder or a device")
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+        if len(data) > LARGEST_FILE_BYTES:
             raise SnapshotError(
-                f"{path}: {size / MIB:,.0f} MiB are more than the {LARGEST_FILE_BYTES // MIB} MiB that are read here;"
+                f"{path}: it has more than the {LARGEST_FILE_BYTES // MIB} MiB that are read here;"
                 f" record fewer events: {RECORD}"
             )
-        data = path.read_bytes()
     except OSError as error:
         raise SnapshotError(f"{path}: {error.strerror or error}; name a file of _dump_snapshot()") from None
+    if len(data) > SAID_FROM_BYTES:
+        takes = f"up to {len(data) * SECONDS_A_BYTE / 60:.1f} minutes and {len(data) * MEMORY_A_BYTE / 1e9:.1f} GB"
+        print(f"{path}: {len(data) / MIB:,.0f} MiB take {takes} to read", file=sys.stderr)
     try:
         return as_snapshot(plain(data), most=len(data))
     except (NotPlain, MemoryError) as error:

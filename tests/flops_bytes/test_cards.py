@@ -1,14 +1,14 @@
-"""What memory and links carry follows from wires and their rates; the planner takes it from that one table."""
+"""Each card's row follows from a second figure: units and clocks, wires and rates; the planner takes that one table."""
 
 from __future__ import annotations
 
 import pytest
 
 from flops_bytes.model.shapes import LLAMA_3_8B
-from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND
+from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_rate
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.serve.inference import Server, decode_seconds
-from flops_bytes.time.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
+from flops_bytes.time.gpus import COLLECTIVES, GPUS, LINKS, REPORTED, THIRD_PARTY, TPUS, capacity_bytes
 
 # Bits of the memory's bus, and gigabits a second of each: HBM2 to HBM3e, GDDR6 to GDDR7.
 MEMORY = {
@@ -59,6 +59,99 @@ WIRES = {  # links or lanes, and bytes a second of each in one direction
     "400 Gb/s": (400, 1e9 / 8),
     "800 Gb/s": (800, 1e9 / 8),
 }
+# Of cards of which no sheet was opened: SMs, FMA of one in a clock by CUDA cores and in 16 bits, and MHz; or a sister.
+UNITS = {
+    "L20": (92, 128, 256, 2520),
+    "A10G": (80, 128, 256, 1710),
+    "RTX 3090": (82, 128, 256, 1695),
+    "RTX 4090 D": (114, 128, 256, 2520),
+    "RTX PRO 6000": (188, 128, 512, 2617),
+}
+SISTERS = {"A800 80GB SXM": "A100 80GB SXM", "H800 SXM": "H100 SXM", "MI325X": "MI300X"}
+OTHER_PEAKS = {"H20": (44, 148), "B300": (75, 2250)}  # float32 and 16 bits, in TFLOP/s
+# GiB that CUDA reports less than the card's label, and what cards of which nobody reports have several of
+LESS_GIB = {
+    **{f"V100 16GB {form}": 0.23 for form in ("SXM", "PCIe")},
+    **{f"V100 32GB {form}": 0.26 for form in ("SXM", "PCIe")},
+    **{f"A100 40GB {form}": 0.5 for form in ("SXM", "PCIe")},
+    **{f"A100 80GB {form}": 0.75 for form in ("SXM", "PCIe")},
+    **{"T4": 1.44, "H100 SXM": 0.89, "H100 NVL": 1, "H200 SXM": 1.19, "B200": 1.65, "L4": 1.97, "L40S": 3.58},
+    **{"RTX 4090": 0.36, "RTX 4090 D": 0.48, "RTX 5090": 0.63, "MI300X": 0.55, "A800 80GB SXM": 0.67, "H20": 0.9},
+    **{"L20": 3.47, "A10G": 1.8, "RTX 3090": 0.3, "RTX PRO 6000": 1.03},
+}
+STACKS_GB = {  # of memory, and usable GB of each
+    **{"H100 PCIe": (5, 16), "H200 NVL": (6, 23.5), "GB200": (8, 23.25), "H800 SXM": (5, 16), "B300": (8, 36)},
+    **{
+        "MI325X": (8, 32),
+        "TPU v4": (4, 8 * 1.073741824),
+        "TPU v5e": (2, 8),
+        "TPU v5p": (6, 95 / 6),
+        "TPU v6e": (2, 16),
+    },
+}
+TPU_UNITS = {  # matrix units of a chip, FMA of one in a clock, MHz; and FLOPs a byte at the ridge
+    "TPU v4": (8, 128**2, 1050, 229.2),
+    "TPU v5e": (4, 128**2, 1500, 240.5),
+    "TPU v5p": (8, 128**2, 1750, 166.0),
+    "TPU v6e": (4, 256**2, 1750, 560.4),
+}
+REACHED = {  # of a ring's nominal rate, by what was published
+    ("all-gather", "H200 SXM", 8): 0.803,
+    ("reduce-scatter", "H200 SXM", 8): 0.806,
+    ("all-reduce", "H200 SXM", 8): 0.816,
+    ("all-reduce", "B200", 8): 0.758,
+    ("all-reduce", "H200 SXM", 32): 0.912,
+    ("all-reduce", "B200", 32): 0.9545,
+    ("all-reduce", "H100 SXM", 128): 0.8,
+    ("reduce-scatter", "H100 SXM", 32): 0.9,
+    ("reduce-scatter", "H100 SXM", 1024): 0.65,
+    ("all-reduce", "RTX 4090", 4): 0.811,
+    ("all-reduce", "RTX 5090", 8): 0.4375,
+}
+
+
+@pytest.mark.parametrize("card", THIRD_PARTY)
+def test_the_peaks_of_a_card_without_a_sheet_fit_together(card: str) -> None:
+    peaks = THIRD_PARTY[card].peak_flop_per_second
+    assert peaks["bfloat16"] == peaks["float16"]
+    for wide, narrow in (("tf32", "bfloat16"), ("bfloat16", "float8")):
+        if wide in peaks and narrow in peaks and card != "A10G":  # whose sheet has no more in tf32 than by CUDA cores
+            assert peaks[narrow] == pytest.approx(2 * peaks[wide], rel=0.001)
+    if card in SISTERS:
+        assert peaks == GPUS[SISTERS[card]].peak_flop_per_second
+    elif card in UNITS:
+        sms, cores, fma, mhz = UNITS[card]
+        found = [peaks["float32"], peaks["bfloat16"]]
+        assert found == pytest.approx([sms * each * 2 * mhz * 1e6 for each in (cores, fma)], rel=0.008)
+    else:
+        assert [peaks["float32"] / 1e12, peaks["bfloat16"] / 1e12] == [*OTHER_PEAKS[card]]
+
+
+@pytest.mark.parametrize("card", GPUS | THIRD_PARTY | TPUS)
+def test_a_cards_memory_is_what_it_reports_and_a_little_or_that_of_its_stacks(card: str) -> None:
+    label = (GPUS | THIRD_PARTY | TPUS)[card].memory_bytes / 1e9
+    assert (card in REPORTED) == (card in LESS_GIB) != (card in STACKS_GB)
+    if card in REPORTED:
+        assert label - REPORTED[card].gib == pytest.approx(LESS_GIB[card])
+    else:
+        stacks, each = STACKS_GB[card]
+        assert label == pytest.approx(stacks * each)
+
+
+@pytest.mark.parametrize("tpu", TPUS)
+def test_a_tpu_has_so_many_units_and_reads_as_fast_as_its_ridge_says(tpu: str) -> None:
+    units, fma, mhz, ridge = TPU_UNITS[tpu]
+    peak = TPUS[tpu].peak_flop_per_second["bfloat16"]
+    assert peak == pytest.approx(units * fma * 2 * mhz * 1e6, rel=0.003)
+    assert peak / TPUS[tpu].bandwidth_bytes_per_second == pytest.approx(ridge, abs=0.05)
+
+
+def test_a_published_collective_reaches_its_share_of_the_ring() -> None:
+    found = {}
+    for row in COLLECTIVES:
+        within = next(link.bytes_per_second for link in LINKS.values() if row.gpu in link.cards)
+        found[row.what, row.gpu, row.gpus] = row.bytes_per_second / ring_rate(row.gpus, within)
+    assert found == pytest.approx(REACHED, abs=0.0005)
 
 
 @pytest.mark.parametrize("card", GPUS | THIRD_PARTY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -311,6 +312,9 @@ HOSTILE = {
         pickle.dumps({"segments": [segment(0, block(1024, address=BASE), block(1024, address=BASE + 512))]}),
         "over each other",
     ),
+    "only lists": (b"\x80\x04" + b"]" * 4_000_000 + b".", "more at once than any snapshot"),
+    "only marks": (b"\x80\x04" + b"(" * 4_000_000 + b".", "more at once than any snapshot"),
+    "one list that is remembered a million times": (b"\x80\x04]" + b"\x94" * 1_100_000 + b".", "more at once"),
 }
 
 
@@ -334,11 +338,20 @@ def test_what_cannot_be_read_or_is_too_large_is_named(tmp_path: Path, capsys: py
     for path, why in (
         (tmp_path / "none", "name a file of"),
         (tmp_path, "name a file of"),
+        (Path("/dev/zero"), "it is a folder or a device"),
         (large, "record fewer events"),
     ):
         assert main([str(path)]) == 2
         said = capsys.readouterr().err
         assert str(path) in said and why in said and said.count("\n") == 1
+
+
+def test_what_takes_longer_than_ten_seconds_is_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "many.pickle"
+    events = [{"action": "alloc", "addr": BASE, "size": 512, "stream": 0, "said": "x" * 2**20} for _ in range(11)]
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}, protocol=4))
+    main([str(path)])
+    assert re.match(rf"{path}: 11 MiB take up to 0\.2 minutes and 0\.4 GB to read\n", capsys.readouterr().err)
 
 
 def test_every_byte_that_is_changed_ends_well() -> None:

@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
+from flops_bytes.time.gpus import GPUS
 from ledger.__main__ import main
 from ledger.book import Book
+from ledger.compare import leaves
 from ledger.judge import expectations
+from ledger.measure import read_or_none
 from ledger.snippet import Snippet
+from tests.conftest import ROOT
 
 BROUGHT = "far-gpu"
 EXPECTED = f'[{BROUGHT}]\n"good.measured_seconds" = [0.001, 0.01]\n"good.sizes.large.0" = [2, 2]\n"gone.x" = [1, 2]\n'
@@ -119,4 +123,25 @@ def test_what_is_expected_are_values_of_the_book(book: Book) -> None:
     for name in names:
         snippet, value, *_ = name.split(".")
         assert Snippet.read(book.snippet_file(snippet)).why_not_quotable(value) is None, name
-    assert all(low <= high for bounds in expectations(book).values() for low, high in bounds.values())
+
+
+EXPECTED_HERE = expectations(Book(ROOT))
+FAR_APART = {"storage_and_strides.measured_slowdown_ratio", "timing.measured_calls_seconds.bf16.0"}  # by what else runs
+
+
+@pytest.mark.parametrize("device", EXPECTED_HERE)
+def test_bounds_are_around_what_was_measured_and_below_the_sheet(device: str) -> None:
+    book = Book(ROOT)
+    card = {"nvidia-h200": "H200 SXM", "nvidia-h100-80gb-hbm3": "H100 SXM"}[device]
+    for name, (low, high) in EXPECTED_HERE[device].items():
+        snippet, *path = name.split(".")
+        assert 0 < low < high and (high <= 5 * low or name in FAR_APART), name
+        record = read_or_none(book.measurements / device / f"{snippet}.json")
+        if record:
+            value = dict(leaves([], record.values))[tuple(path)]
+            assert low / 1.1 <= value <= high and (high <= 5 * value or name in FAR_APART), name
+        if name.endswith("_bytes_per_second") and "link" not in name:
+            assert high < GPUS[card].bandwidth_bytes_per_second, name
+        elif "flop_per_second" in name:
+            peaks = GPUS[card].peak_flop_per_second
+            assert high < peaks.get(path[-1], peaks["bfloat16"]), name

@@ -73,12 +73,10 @@ def footnotes(chapter: Chapter) -> list[Item]:
 
 
 def formulas(chapter: Chapter) -> list[Item]:
-    lines = chapter.path.read_text(encoding="utf-8").splitlines()
-    return [
-        (n + 1, lines[n + 1].strip())
-        for n, line in enumerate(lines[:-1])
-        if line.strip() == "$$" and lines[n + 1].strip()
-    ]
+    """Display formulas with all their lines; the words of \\text are a language's own."""
+    text = chapter.path.read_text(encoding="utf-8")
+    found = re.finditer(r"^\$\$\s*(.+?)\s*\$\$$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, each.start()) + 1, re.sub(r"\\text\{[^{}]*\}", r"\\text", each[1])) for each in found]
 
 
 def waiting(chapter: Chapter) -> list[Item]:

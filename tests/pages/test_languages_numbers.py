@@ -1,4 +1,4 @@
-"""In both languages a section types the same numbers and formulas: 10 billion is 100 亿, twelve may be 十二."""
+"""In both languages a section has the same numbers and formulas: 10 billion is 100 亿, an eighth is 八分之一."""
 
 from __future__ import annotations
 
@@ -44,7 +44,44 @@ IN_ENGLISH = {
 }
 IN_CHINESE = {**IN_WORDS, 2: "二|两|半|倍"}
 Said = set[float]
+SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+ENGLISH = {word: n for n, word in enumerate(f"{SMALL} eighteen nineteen".split())}
+ENGLISH |= {word: 10 * n for n, word in enumerate(TENS.split(), 2)}
+ENGLISH |= {"third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "eighth": 8, "ninth": 9, "twentieth": 20, "fiftieth": 50}
+SPELLED = re.compile(
+    rf"\b({'|'.join(ENGLISH)}|(?:six|seven|ten)(?=th))(?:th)?s?(?:-(\w+))?\b(?! [mb]illion| hundred)", re.IGNORECASE
+)
+DIGITS = "零一二三四五六七八九"
+HAN = re.compile(
+    rf"四舍五入|四分位|三角|(?:([{DIGITS[1:]}]?)(十)([{DIGITS[1:]}]?)|([{DIGITS[3:]}])(成?))(?![百千万亿十]|\d)"
+)
 
+# A number from three up that one language alone says, in words: it speaks otherwise there.
+SAID_OTHERWISE: dict[str, Said] = {
+    "count-your-step.md#ranks": {3},
+    "counting-flops.md#exercises": {3},
+    "cs336.md#bound": {6},
+    "cs336.md#map": {3},
+    "evidence.md#time": {10, 4, 5},
+    "full-ledger.md#look-up": {7},
+    "full-ledger.md#remember": {3},
+    "hardware.md#china": {5},
+    "how-far-off.md#published": {3},
+    "how-far-off.md#split": {10},
+    "measure-your-gpu.md#gigabytes": {10},
+    "number-formats.md#tf32": {7},
+    "open-questions.md#cards": {10},
+    "optimizers.md#traffic": {4},
+    "parallelism.md#layouts": {10},
+    "parallelism.md#worked": {7},
+    "study-tasks.md#after": {10},
+    "timing.md#recipe": {10},
+    "traces.md#lines": {4},
+    "traces.md#traces": {4},
+}
 # What one language says with a number and the other in words, by the section where it does.
 NUMBERS_IN_WORDS: dict[str, Said] = {
     "activations.md#why": {1e3, 1e6, 2e6, 8e6},  # "two million bytes"
@@ -100,6 +137,26 @@ def said(chapter: Chapter) -> dict[str, str]:
     return found
 
 
+def spelled(text: str) -> Said:
+    """The numbers from three up that English says in words, parts such as eighths too."""
+    found = set()
+    for word, more in SPELLED.findall(text):
+        number = ENGLISH[word.lower()]
+        found.add(number + (ENGLISH.get(more.lower().removesuffix("s"), 0) if number >= 20 else 0))
+    return {float(number) for number in found if number >= 3}
+
+
+def in_han(text: str) -> Said:
+    """The same of Chinese; 九成 are nine tenths."""
+    found = set()
+    for tens, ten, ones, digit, tenths in HAN.findall(text):
+        if ten:
+            found.add(10 * (DIGITS.find(tens) if tens else 1) + (DIGITS.find(ones) if ones else 0))
+        elif digit:
+            found |= {DIGITS.find(digit)} | ({10} if tenths else set())
+    return {float(number) for number in found}
+
+
 def is_in_words(number: float, text: str) -> bool:
     if abs(number) not in IN_WORDS:
         return False
@@ -131,6 +188,15 @@ def test_both_languages_type_the_same_numbers(name: str) -> None:
         apart = (numbers(ours) ^ numbers(theirs)) - NUMBERS_IN_WORDS.get(section, set())
         apart = {n for n in apart if not is_in_words(n, theirs if n in numbers(ours) else ours)}
         assert not apart, f"docs/*/{section}: only one language has {sorted(apart)}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_languages_say_the_same_numbers_in_words(name: str) -> None:
+    english, chinese = (said(Chapter.read(BOOK.docs / language / name)) for language in ("en", "zh"))
+    for section in english.keys() | chinese.keys():
+        ours, theirs = english.get(section, ""), chinese.get(section, "")
+        apart = (spelled(ours) - in_han(theirs) - numbers(theirs)) | (in_han(theirs) - spelled(ours) - numbers(ours))
+        assert apart == SAID_OTHERWISE.get(section, set()), f"docs/*/{section}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,80 @@
+"""Terms of an answer that no measurement sees: each is worked out a second way, by hand or by what changes with it."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import pytest
+
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import LLAMA_3_8B, SHAPES, parameters
+from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.plan.model import read_shape
+from flops_bytes.plan.options import read_options
+from flops_bytes.plan.rl import plan_grpo
+from flops_bytes.plan.training import bytes_by_moment
+
+SMALL = SHAPES["llama-3.2-1b"]
+RL: dict[str, Any] = {"task": "rl", "model": "llama-3.2-1b", "gpu": "A100 80GB SXM", "context": 3_072, "answer": 1_024}
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_from_so_many_tokens_matmuls_hide_what_is_sent(zero: int, accumulation: int) -> None:
+    """With one sequence fewer a step waits longer; with more it waits for nothing but what is sent alone."""
+    asked: dict[str, Any] = {"model": "llama-3.2-1b", "gpu": "H100 SXM", "gpus": 8, "zero": zero, "context": 512}
+    asked |= {"accumulation": accumulation, "link": "100 Gb/s", "checkpointing": "full"}
+    fewest = ceil(plan(**asked)["wire"]["tokens"] / 512)
+    assert fewest > 2
+    few, enough, many = (
+        plan(**asked, micro_batch=batch)["wire"]["waits_seconds"] for batch in (fewest - 1, fewest, 4 * fewest)
+    )
+    assert few > enough * 1.001 and enough == pytest.approx(many)
+
+
+def update_temporaries(**asked: Any) -> int:
+    a = read_options({"model": "llama-3.2-1b", "recipe": "fp32", "gpu": "H100 SXM", "context": 512} | asked)
+    return bytes_by_moment(a, read_shape(asked | {"model": "llama-3.2-1b"}, a))["update"]["temporaries"]
+
+
+def test_muons_update_holds_the_largest_matrix_or_the_roots_of_all_that_adamw_updates() -> None:
+    rows, columns = SMALL.d_ff, SMALL.d_model
+    matrix = (4 + 4) * rows * columns + 4 * columns**2  # the update in fp32, X twice and A, B in 16 bits
+    left_to_adamw = SMALL.vocab * SMALL.d_model + (2 * SMALL.layers + 1) * SMALL.d_model
+    assert update_temporaries(optimizer="muon", update="fused") == matrix
+    assert update_temporaries(optimizer="muon", update="foreach") == 4 * left_to_adamw > matrix
+    assert update_temporaries(update="foreach") == 4 * sum(parameters(SMALL).values())
+
+
+@pytest.mark.parametrize(("recipe", "pair_bytes"), [("fp32", 4 + 4), ("autocast", 4 + 2)])
+def test_while_it_samples_keys_are_in_float32_and_values_as_the_recipe_has_them(recipe: str, pair_bytes: int) -> None:
+    sampling = plan_grpo(**RL, recipe=recipe, micro_batch=2, accumulation=3)["phases"]["sampling"]
+    assert sampling["cache"] == 6 * SMALL.layers * SMALL.kv_heads * SMALL.head_dim * 3_072 * pair_bytes
+    assert sampling["logits"] == 6 * 4 * SMALL.vocab
+
+
+@pytest.mark.parametrize(("told", "passes"), [({}, 3), ({"lora": 8}, 2)])
+def test_no_pass_of_the_head_is_made_of_the_prompt(told: dict[str, Any], passes: int) -> None:
+    """Of a frozen head there is no gradient: forward, and backward to its input."""
+    found = plan_grpo(**RL, **told, micro_batch=4)["least_seconds"]["training"]
+    training = plan(model="llama-3.2-1b", gpu="A100 80GB SXM", context=3_072, recipe="autocast", pairs="causal", **told)
+    all_tokens = training["flops_a_token"]["causal"]["device"] * 3_072
+    of_the_prompt = passes * 2 * (3_072 - 1_024) * SMALL.d_model * SMALL.vocab
+    assert found * 312e12 == pytest.approx(4 * (all_tokens - of_the_prompt))
+
+
+def test_a_phase_says_its_scoring() -> None:
+    """A forward pass of the frozen copy of each answer, with the logits of the answer alone."""
+    found = plan_grpo(**RL, micro_batch=4, reference="yes")["least_seconds"]["scoring"]
+    parts = forward_flops(SMALL, 3_072, 1, causal=True)
+    parts["head"] = 2 * 1_024 * SMALL.d_model * SMALL.vocab
+    assert found * 312e12 == pytest.approx(4 * sum(parts.values()))
+
+
+@pytest.mark.parametrize(("weights", "bits"), [("16bit", 16), ("8bit", 8), ("4bit", 4.5)])
+def test_a_short_prompt_waits_for_the_weights_whose_ends_are_in_16_bits(weights: str, bits: float) -> None:
+    count = parameters(LLAMA_3_8B)
+    layers = sum(count.values()) - count["embedding"] - count["head"]
+    found = plan(task="serve", model="llama-3-8b", gpu="H100 SXM", users=1, context=1_024, prompt=8, weights=weights)
+    assert found["first_token_seconds"] == pytest.approx((layers * bits + count["head"] * 16) / 8 / 3.35e12)
