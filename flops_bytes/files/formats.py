@@ -24,8 +24,8 @@ FRACTIONS = (
     re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?", re.ASCII),
     re.compile(r"[-+]?[1-9][0-9_]*[eE][-+]?[0-9]+", re.ASCII),  # 1e-5, to PyYAML a text
 )
-OF_TOML = re.compile(r"""[\w\."'-]+ *=(?: [^\n]*)?|\[[\w\."' -]+\] *(?:#[^\n]*)?""", re.ASCII)  # a line
-OF_YAML = re.compile(r"""[\w\."' -]+:(?: [^\n]*)?""", re.ASCII)
+KEY = re.compile(r"""[\w\."' -]+""", re.ASCII)
+TABLE = re.compile(r"""\[[\w\."' -]+\]""", re.ASCII)
 SUFFIXES = {"json": "json", "toml": "toml", "yaml": "yaml", "yml": "yaml"}
 
 
@@ -75,19 +75,31 @@ def formats_of(path: str, text: str) -> list[str]:
     looks = [named] if named else []
     if text.strip().startswith("{"):
         looks.append("json")
-    if any(OF_TOML.fullmatch(line.strip()) for line in lines):
+    if any(is_of_toml(line.strip()) for line in lines):
         looks.append("toml")
-    if any(OF_YAML.fullmatch(line.replace("\r", "").replace("\t", " ")) for line in lines) and not decode(text):
+    if any(is_of_yaml(line) for line in lines) and not decode(text):
         looks.append("yaml")
     return list(dict.fromkeys(looks))
+
+
+def is_of_toml(line: str) -> bool:
+    """Whether a line gives a key its value, or begins a table."""
+    key, sign, value = line.partition("=")
+    is_assigned = sign and KEY.fullmatch(key) and " " not in key.strip() and value[:1] in ("", " ", "\t")
+    return bool(is_assigned or TABLE.fullmatch(line.partition("#")[0].strip()))
+
+
+def is_of_yaml(line: str) -> bool:
+    key, sign, value = line.partition(":")
+    return bool(sign and KEY.fullmatch(key) and value[:1] in ("", " ", "\t", "\r"))
 
 
 def problem_of(path: str, text: str, problems: Mapping[str, str]) -> str:
     """Why a file is nothing that is read: the complaint of the format that its name says, or it seems to be in."""
     if not text.strip():
         return "it is empty"
-    known = "it is no configuration, message, snapshot, trace or script that is known"
-    return problems.get(named_format(path), known)
+    named = named_format(path) or ", ".join(list(problems)[:1])
+    return problems.get(named, "it is no configuration, message, snapshot, trace or script that is known")
 
 
 def line_of(text: str, key: str) -> int:
