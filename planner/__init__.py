@@ -24,6 +24,7 @@ from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 from rjsmin import jsmin
 
+from flops_bytes.files.software import softwares
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.time.gpus import LINKS, capacity_bytes
@@ -35,9 +36,11 @@ PLANNER = Path(__file__).parent
 ROOT = PLANNER.parent
 LIBRARY = ROOT / "flops_bytes"
 MESSAGES = LIBRARY / "files" / "messages.toml"  # in English, which a terminal prints too
+SENTENCES = LIBRARY / "files" / "words.toml"  # and these
+VENDOR = PLANNER / "vendor"  # from npm, with their licences
 ASSETS = ROOT / "docs" / "overrides" / "assets"
 STARTED = time.time_ns()
-PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
+PLACE = re.compile(r'<div data-planner="(full|short|memory|files)"></div>')
 
 FIRST = {name: str(value) for name, value in plan_options.EXAMPLE.items()}
 OPENS = {"en": FIRST, "zh": FIRST | {"price": "¥18"}}  # what each language's form asks as it stands
@@ -60,6 +63,7 @@ IN_PLACE = (
     "choices",
     "help",
     "memory",
+    "files",
     "stack",
     "metered",
     "errors",
@@ -79,22 +83,34 @@ UNASKED += ("qkv_made", "lora_inputs", "lora_dropout", "alloc_conf")
 UNASKED_VALUES = {  # of options that it has a field for
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),
-    "offload": ("all",),
     "loss": ("logits-held", "float32-held", "shifted", "as-logits"),
     "checkpointing": ("selective",),
 }
 WANTED = {"planner.answer": ["answer", "completed", "gib"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 METERS = {"planner.meters": ["metered", "listed"], "planner.answer": ["recomputing"]}
+FILES = {
+    "planner.files": ["read_files", "loaded"],
+    "flops_bytes.files.formats": ["scalar", "formats_of", "problem_of"],
+    "flops_bytes.files.out_of_memory": ["decode"],
+}
 METERS_ANY = {"planner.stacks": ["metered_any", "listed_any", "recomputing_any"]}
-SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
+SCRIPTS = {  # each with what it asks of Python; the next wait until somebody pastes a message, files, asks for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"flops_bytes.files.out_of_memory": ["decode"]}, "memory.js"),
+    "planner-files.js": (FILES, "files.js"),
     "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ, or that is served
     "planner-meters.js": (METERS, "planner.js"),  # which comes to another script, once that has answered
     "planner-stacks-meters.js": (METERS_ANY, "planner-stacks.js"),
 }
-TEXTS = {"memory.js": "memory", "stacks.js": "stack", "planner.js": "metered"}  # the words that a script brings along
+PARSERS = {"planner-yaml.js": "js-yaml.umd.min.js", "planner-toml.js": "smol-toml.cjs"}  # which that fetches
+BEFORE = {"stacks.js": (), "files.js": ("element.js", "parsers.js")}  # of a script's own; the others need the first
+TEXTS = {
+    "memory.js": "memory",
+    "files.js": "files",
+    "stacks.js": "stack",
+    "planner.js": "metered",
+}  # the words that a script brings along
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
 ELSEWHERE = ("estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
 UNSERVED = {name: plan_options.OPTIONS[name].default for name in plan_options.SERVED if name != "gpu_bandwidth"}
@@ -189,6 +205,8 @@ def engines(name: str, stamp: int) -> Apart:
     wanted, _ = SCRIPTS[name]
     later = next((asked for asked, of in SCRIPTS.values() if of == name), {})
     never, elsewhere = (unasked() | UNSERVED, ELSEWHERE) if wanted == WANTED else (unasked(), ())
+    if wanted == FILES:  # which say what the form does not ask
+        never = {}
     translated = translate_apart([PLANNER, LIBRARY], wanted, later, never, elsewhere)
     kept = [*(name for names in wanted.values() for name in names), "ValueError"]
     return shortened_apart(RUNTIME.read_text(encoding="utf-8"), *translated, kept)
@@ -207,10 +225,19 @@ def script(name: str, stamp: int) -> str:
     of = engines(name, stamp)
     shared = f",shared:{{{','.join(of.shared)}}}" if of.shared else ""
     kept = f"{names},ValueError{',shared' if of.shared else ''}"
-    parts = ("element.js", page) if page != "stacks.js" else (page,)
+    parts = (*BEFORE.get(page, ("element.js",)), page)
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
+    texts += f"const SOFTWARES={json.dumps(json.dumps(softwares(), ensure_ascii=False))};" if wanted == FILES else ""
     return f"let {{{kept}}}=(()=>{{{of.first}\nreturn {{{names},ValueError{shared}}}}})();{jsmin(texts + rest)}"
+
+
+def parser(name: str) -> str:
+    """A parser from npm as a module, below its licence."""
+    licence = (VENDOR / name).with_name(f"{name.partition('.')[0]}.LICENSE").read_text(encoding="utf-8")
+    code = (VENDOR / name).read_text(encoding="utf-8").partition("//# sourceMappingURL")[0]
+    code = code if ".min." in name else jsmin(code)
+    return f"/*!\n{licence}*/\nconst module={{}},exports={{}};{code}\nexport default exports;\n"
 
 
 def write_scripts() -> None:
@@ -219,9 +246,9 @@ def write_scripts() -> None:
     They get the time of the youngest of their sources, so that who finds them so need not make them, unless a source
     was changed since this process read its code: then the next process makes them again.
     """
-    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py"), MESSAGES]
+    sources = [*PLANNER.iterdir(), *VENDOR.iterdir(), *LIBRARY.rglob("*.py"), *LIBRARY.glob("files/*.toml")]
     stamp = max(path.stat().st_mtime_ns for path in {*sources, *(path.parent for path in sources)})
-    paths = [ASSETS / name for name in (*SCRIPTS, ERRORS)]
+    paths = [ASSETS / name for name in (*SCRIPTS, ERRORS, *PARSERS)]
     folder = os.open(ASSETS, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -229,6 +256,7 @@ def write_scripts() -> None:
             return
         scripts = [script(name, stamp) for name in SCRIPTS]
         scripts.append(f"export default {in_each_language('errors', 'not_understood', 'fields')};\n")
+        scripts += [parser(name) for name in PARSERS.values()]
         for path, text in zip(paths, scripts, strict=True):
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 unfinished = path.with_name(f".{os.getpid()}.unfinished")
@@ -249,6 +277,7 @@ def words(language: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(joined(PLANNER / f"{language}.yml"))
     if language == "en":
         found["memory"] |= tomllib.loads(joined(MESSAGES))
+        found["files"] |= tomllib.loads(joined(SENTENCES))
     return found
 
 
@@ -261,6 +290,8 @@ def form(kind: str, language: str) -> str:
     told = words(language)
     if kind == "memory":
         return form_of_messages(told["memory"])
+    if kind == "files":
+        return form_of_files(told["files"])
     fields = SHORT if kind == "short" else SHOWN
     asked = {name: text for name, text in told.items() if name not in IN_PLACE} | {"parts": PARTS}
     inner = "".join(field(name, told) for name in fields)
@@ -305,6 +336,19 @@ def form_of_messages(told: dict[str, Any]) -> str:
         f'<label for="planner-message">{told["label"]} <textarea id="planner-message" rows="4" spellcheck="false" '
         f'placeholder="{told["placeholder"]}"></textarea></label><div class="planner-about">{asked}</div>'
         '<div class="planner-answer" role="status"></div></form>'
+    )
+
+
+def form_of_files(told: dict[str, Any]) -> str:
+    """The box for files that fill the form in; without scripts the command that reads them."""
+    return (
+        f'<form class="planner-files" aria-label="{told["label"]}"><details><summary>{told["label"]}</summary>'
+        f'<p class="planner-note">{told["stays"]}</p>'
+        f'<label for="planner-paste">{told["paste"]}<textarea id="planner-paste" rows="5" spellcheck="false" '
+        f'autocapitalize="off" placeholder="{told["placeholder"]}"></textarea></label>'
+        f'<label for="planner-chosen-files">{told["choose"]}<input type="file" id="planner-chosen-files" multiple>'
+        f'</label><div class="planner-read" role="status"></div></details></form>'
+        f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
 
 

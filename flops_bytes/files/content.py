@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flops_bytes.files.formats import formats_of, named_format, problem_of
 from flops_bytes.files.out_of_memory import decode
 from flops_bytes.files.parse import PYYAML, NotThisFormat, parse_json, parse_toml, parse_yaml
 from flops_bytes.model.shapes import abbreviated
@@ -17,11 +18,8 @@ MOST_BYTES = 2**24  # of a text; of a longer one, which may be a log, the end
 HEAD_BYTES = 2**16  # of what a trace begins with
 GZIP, PICKLE = b"\x1f\x8b", b"\x80"
 TRACE = re.compile(r'"(?:traceEvents|deviceProperties)"\s*:|^\s*\[\s*\{\s*"(?:ph|name|pid)"\s*:')
-ASSIGNED = re.compile(r"^\s*(?:[\w.\"'-]+\s*=\s|\[[\w.\"' -]+\]\s*(?:#.*)?$)", re.MULTILINE)
-WRITTEN = re.compile(r"^[\w.\"' -]+:(?:\s|$)", re.MULTILINE)
 FORMATS: dict[str, Callable[[str], Mapping[str, Any]]] = {"json": parse_json, "toml": parse_toml, "yaml": parse_yaml}
 UNREAD = (("MPS backend out of memory", "mps"), ("RESOURCE_EXHAUSTED", "xla"))  # messages of others
-SUFFIXES = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 
 class Content(NamedTuple):
@@ -58,7 +56,8 @@ def content_of(path: str) -> Content:
             problems[name] = str(error)
     if decode(text):
         return Content(path, "message", text)
-    raise ValueError(f"{path}: {problem_of(path, text, problems)}")
+    why = PYYAML if PYYAML in problems.values() else problem_of(path, text, problems)
+    raise ValueError(f"{path}: {why}")
 
 
 def read_bytes(path: str) -> tuple[bytes, bool]:
@@ -107,31 +106,12 @@ def is_script(path: str, text: str) -> bool:
     """Whether a text is Python that imports something; a file named .py is, whatever it holds."""
     if Path(path).suffix == ".py":
         return True
-    if Path(path).suffix in SUFFIXES or not re.search(r"^(?:import|from) \w", text, re.MULTILINE):
+    if named_format(path) or not re.search(r"^(?:import|from) \w", text, re.MULTILINE):
         return False
     try:
         return any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.parse(text).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-
-
-def formats_of(path: str, text: str) -> list[str]:
-    """The formats that a text may be of, its name's own first."""
-    named = SUFFIXES.get(Path(path).suffix.lower())
-    looks = ["json"] if text.lstrip().startswith("{") else []
-    looks += ["toml"] if ASSIGNED.search(text) else []
-    looks += ["yaml"] if WRITTEN.search(text) and not decode(text) else []
-    return list(dict.fromkeys([*([named] if named else []), *looks]))
-
-
-def problem_of(path: str, text: str, problems: Mapping[str, str]) -> str:
-    """Why a file is nothing that is read: the complaint of the format that its name says, or it seems to be in."""
-    if not text.strip():
-        return "it is empty"
-    if PYYAML in problems.values():
-        return PYYAML
-    named = SUFFIXES.get(Path(path).suffix.lower(), "")
-    return problems.get(named, "it is no configuration, message, snapshot, trace or script that is known")
 
 
 @cache

@@ -1,43 +1,23 @@
-"""JSON, TOML and YAML as keys and values: `a.b` for what lies in a table, and texts read by one table, SCALARS.
+"""JSON, TOML and YAML as keys and values, by Python's parsers and PyYAML.
 
-PyYAML reads YAML 1.1, pages 1.2: a parser hands over texts, and what a text without quotes says is decided here. What
-no table can settle, for 010 is 8 to the one and 10 to the other, stays a text, which no option takes for a number.
+PyYAML reads YAML 1.1, the page's parser 1.2: so of YAML nodes alone are asked for, whose bare texts formats.py reads.
 """
 
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-MOST_KEYS = 20_000  # of a file, those that aliases repeat among them
-MOST_DEPTH = 24
+from flops_bytes.files.formats import MOST_DEPTH, MOST_KEYS, scalar
+
 MOST_YAML = 2**18  # bytes: PyYAML takes some seconds for as many
-LONGEST_NUMBER = 32  # characters
 PYYAML = "YAML is read by PyYAML, which is not installed; pip install 'flops-bytes[files]', or pip install pyyaml"
-WORDS: dict[str, Any] = {"null": None, "~": None, "": None}
-WORDS |= dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "no", "off"), False)
-SCALARS = (  # the table of corrections: what a bare text of YAML is, beside the words above
-    (re.compile(r"[-+]?(?:0|[1-9][0-9_]*)", re.ASCII), int),
-    (re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?", re.ASCII), float),
-    (re.compile(r"[-+]?[1-9][0-9_]*[eE][-+]?[0-9]+", re.ASCII), float),  # 1e-5, to PyYAML a text
-)
 MARK = re.compile(r"line (\d+)", re.ASCII)
-SECTION = re.compile(r"\s*\[\[?([^\]]+)\]", re.ASCII)
 
 
 class NotThisFormat(ValueError):
     """The text is no JSON, TOML or YAML; why, and in which line, its parser says."""
-
-
-def scalar(text: str) -> Any:
-    """What a text without quotes stands for."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
-    for pattern, kind in SCALARS:
-        if len(text) < LONGEST_NUMBER and pattern.fullmatch(text):
-            return kind(text.replace("_", ""))
-    return text
 
 
 def parse_json(text: str) -> Mapping[str, Any]:
@@ -121,50 +101,3 @@ def as_table(content: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise NotThisFormat(f"not {what} with keys and values")
     return content
-
-
-def flatten(table: Mapping[str, Any], whole: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Keys and values, those of a table under `table.key`, but of tables that are named as `whole`.
-
-    Raises NotThisFormat for more than are read.
-    """
-    found: dict[str, Any] = {}
-    for key, value in leaves(table, "", 0, whole):
-        found[key] = value
-        if len(found) > MOST_KEYS:
-            raise NotThisFormat(f"it has more than {MOST_KEYS:,} keys")
-    return found
-
-
-def leaves(table: Mapping[str, Any], before: str, depth: int, whole: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    if depth > MOST_DEPTH:
-        raise NotThisFormat("its keys are nested too deep")
-    for name, value in table.items():
-        key = f"{before}{name}"
-        if isinstance(value, Mapping) and value and key not in whole:
-            yield from leaves(value, f"{key}.", depth + 1, whole)
-        else:
-            yield key, value
-
-
-def line_of(text: str, key: str) -> int:
-    """The line in which a key stands, whatever the format; 0 if it is not found."""
-    lines, names = text.splitlines(), key.split(".")
-    for length in range(len(names) - 1, 0, -1):  # [a.b] of TOML names two tables at once
-        header = ".".join(names[:length])
-        for number, line in enumerate(lines):
-            section = SECTION.match(line)
-            if section and section[1].strip() == header:
-                return place_of(lines, names[length:], number)
-    return place_of(lines, names, 0)
-
-
-def place_of(lines: list[str], names: list[str], at: int) -> int:
-    """The line in which the last of these names stands, each after the one before it; 0 if one does not."""
-    for name in names:
-        own = re.compile(rf"(?:^|[\s{{,\[])[\"']?{re.escape(name)}[\"']?\s*[:=]")
-        found = next((n for n in range(at, len(lines)) if own.search(lines[n])), -1)
-        if found < 0:
-            return 0
-        at = found
-    return at + 1

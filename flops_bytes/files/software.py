@@ -1,4 +1,4 @@
-"""The softwares whose files are read: one TOML file each in this folder, and which of them a table of keys is of."""
+"""The softwares whose files are read: one TOML file each in this folder."""
 
 import tomllib
 from collections.abc import Mapping
@@ -19,26 +19,18 @@ NAMES = (
     "transformers",
 )
 
-FEW_KEYS = 8  # of which a mark says enough; of more several do
-
 
 @cache
 def softwares() -> Mapping[str, Any]:
     """Each software's data by its name, the ones whose keys take precedence first."""
-    return {name: tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")) for name in NAMES}
+    return {name: loaded(name) for name in NAMES}
 
 
-def software_of(keys: Mapping[str, Any]) -> str:
-    """The software whose marks most of these keys are, or nothing; one that takes over another's keys has those too."""
-    own = {name: marks_in(keys, data["known_by"]) for name, data in softwares().items()}
-    found = {
-        name: own[name] + (own[data["extends"]] if own[name] and "extends" in data else 0)
-        for name, data in softwares().items()
-    }
-    best = max(found, key=lambda name: found[name])
-    return best if found[best] > 1 or (found[best] and len(keys) < FEW_KEYS) else ""
+@cache
+def sentences() -> Mapping[str, str]:
+    """What is said of files that were read, in English."""
+    return loaded("words")
 
 
-def marks_in(keys: Mapping[str, Any], marks: list[str]) -> int:
-    """How many marks are keys, or tables that keys lie in."""
-    return len([mark for mark in marks if mark in keys or any(key.startswith(f"{mark}.") for key in keys)])
+def loaded(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))

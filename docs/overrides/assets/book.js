@@ -222,10 +222,20 @@
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
   /* Scripts are fetched where something waits for them: the planner's, that of error messages when somebody turns to
-     theirs, and that of the pipeline. */
+     theirs, that of files when somebody brings some, and that of the pipeline. */
   const plan = () => {
     if (document.querySelector("form.planner")) import(new URL("planner.js", SCRIPT));
     document.querySelector("form.planner-memory")?.addEventListener("focusin", () => import(new URL("planner-memory.js", SCRIPT)), { once: true });
+    const box = document.querySelector("form.planner-files:not([data-listens])"), bring = (files) => import(new URL("planner-files.js", SCRIPT)).then((found) => found.default(box, files));
+    if (box) {
+      box.dataset.listens = "";
+      box.addEventListener("input", ({ target }) => bring([...(target.files ?? [])]));
+      for (const kind of ["dragover", "drop"]) box.addEventListener(kind, (event) => {
+        if (!event.dataTransfer.types.includes("Files")) return;
+        event.preventDefault(); // or the browser would open the file
+        if (kind === "drop") bring([...event.dataTransfer.files]);
+      });
+    }
     if (document.querySelector("[data-pipeline]")) import(new URL("pipeline.js", SCRIPT)).then((drawn) => drawn.default());
   };
 

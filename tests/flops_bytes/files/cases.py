@@ -6,9 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from flops_bytes.files.command import hidden_size, parts_of
 from flops_bytes.files.content import Content, content_of
 from flops_bytes.files.interpret import Reading, interpret
+from flops_bytes.files.run import facts_beside, parts_of
 from flops_bytes.files.software import softwares
 
 FOLDER = Path(__file__).parent
@@ -34,8 +34,8 @@ def content(folder: Path, text: str, name: str) -> Content:
 
 def read(*contents: Content) -> Reading:
     """What files ask for together."""
-    parts, config = parts_of([*contents])
-    return interpret(parts, softwares(), {"@hidden_size": hidden_size(parts, config)})
+    parts, config = parts_of([*contents], softwares())
+    return interpret(parts, softwares(), facts_beside(parts, config))
 
 
 def warned(reading: Reading) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from py_mini_racer import MiniRacer
 
-from flops_bytes.files.command import hidden_size, parts_of
+from flops_bytes.files.formats import flatten
 from flops_bytes.files.interpret import interpret
-from flops_bytes.files.parse import flatten
+from flops_bytes.files.run import facts_beside, parts_of
 from flops_bytes.files.software import softwares
 from planner import engine
 from tests.flops_bytes.files.cases import CASES, content, name_of, read, warned
@@ -22,7 +22,7 @@ KEPT = {"option", "nothing", "no effect", "not planned", "unknown"}
 @pytest.mark.parametrize("case", CASES.values(), ids=[*CASES])
 def test_a_collected_file_says_its_options(tmp_path: Path, case: dict[str, Any]) -> None:
     one = content(tmp_path, case["text"], name_of(case))
-    parts, _ = parts_of([one])
+    parts, _ = parts_of([one], softwares())
     assert [part.software for part in parts] == [case["software"]]
     reading = read(one)
     assert reading.options == case["options"]
@@ -51,8 +51,8 @@ def test_the_page_would_read_them_as_python_does(tmp_path: Path) -> None:
     context.eval(engine(wanted={"flops_bytes.files.interpret": ["Part", "interpret"]}))
     context.eval(f"const data = {loaded(softwares())}; undefined")
     for case in CASES.values():
-        parts, config = parts_of([content(tmp_path, case["text"], name_of(case))])
-        more = {"@hidden_size": hidden_size(parts, config)}
+        parts, config = parts_of([content(tmp_path, case["text"], name_of(case))], softwares())
+        more = facts_beside(parts, config)
         reading = interpret(parts, softwares(), more)
         made = ", ".join(f'Part("", "{part.software}", {loaded(part.held)})' for part in parts)
         context.eval(f"const found = interpret([{made}], data, {loaded(more)}); undefined".replace("const", "var"))

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.files.command import asked_of, card_of, main, options_in
+from flops_bytes.files.command import main, options_in
 from flops_bytes.files.content import content_of
 from flops_bytes.files.out_of_memory import decode
+from flops_bytes.files.run import asked_of, card_of
 from flops_bytes.model.presets import PRESETS
 from tests.conftest import ROOT
 from tests.flops_bytes.files.cases import CASES, name_of, read, warned
