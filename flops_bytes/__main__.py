@@ -43,7 +43,7 @@ USAGE = """usage: flops-bytes FILE … [options of plan]
   compare     two such files, planned and counted ones too (--snapshot): what the one holds and the other does not
   trace       a file of torch.profiler's export_chrome_trace(): what the GPU was doing, and what it waited for
 
-flops-bytes plan --help lists the options."""
+flops-bytes plan --help lists a dozen options, --help all the rest too."""
 
 
 def is_file(word: str) -> bool:

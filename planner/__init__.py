@@ -72,7 +72,7 @@ IN_PLACE = (
     "evidence",
 )
 # Words below the verdict, which the form of the front page does not show:
-BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts", "meters")
+BELOW = ("details", "lines", "rungs", "moments", "layouts", "meters")
 FIGURES = ("figures", "part_names")  # what the form of the front page shows alone
 PARTS = {"weights": "weights", "adapters": "weights", "gradients": "gradients", "reduced": "gradients"}  # of the bar
 PARTS |= {"master": "optimizer", "optimizer": "optimizer", "logits": "logits"}  # what is none of its colours is "other"

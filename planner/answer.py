@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flops_bytes.plan.assumptions import CHOSEN, CompleteQuestion, complete_question, other_methods, plan_with_choices
+from flops_bytes.plan.assumptions import CHOSEN, CompleteQuestion, complete_question, plan_with_choices
 from flops_bytes.plan.evidence import MISSES
 from flops_bytes.plan.fleet import has_deadline, plan_for_deadline, settled
 from flops_bytes.plan.model import read_named
@@ -122,10 +122,6 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         "run_needed": f"{fleet['run_gpus']:,}" if fleet and fleet["run_gpus"] else None,
         "deadline": duration(86_400 * fleet["days"]) if fleet else None,
         "chosen": chosen,
-        "methods": [
-            {"name": row["trained"], "needs": gib(row["needs_bytes"]), "verdict": row["verdict"]}
-            for row in other_methods(found)
-        ],
     }
 
 
@@ -275,7 +271,6 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
             "text": decimal(found["text"]["bytes"]) if found["text"] else None,
             "text_rate": significant(found["text"]["bytes_a_token"]) if found["text"] else None,
             "text_vocab": f"{found['text']['vocab']:,}" if found["text"] and found["text"]["vocab"] else None,
-            "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
         }
     )
 
@@ -303,21 +298,6 @@ def shown_run(found: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         "time": duration(86_400 * row["days"]) if is_told else None,
         "gpu_hours": significant(row["gpu_hours"]) if is_told else None,
         "money": paid(found, row["money"]) if is_told else None,
-    }
-
-
-def rung(step: dict[str, Any], step_seconds: float) -> dict[str, Any]:
-    """A line of the ladder: what it frees, or with a minus what it takes, and what it costs."""
-    frees = step["frees_bytes"]
-    adds, moves = step["adds_seconds_a_step"], step["moves_bytes_a_step"]
-    return {
-        "try": step["try"],
-        "frees": gib(frees) if frees >= 0 else f"−{gib(-frees)}",
-        "needs": gib(step["needs_bytes"]),
-        "verdict": step["verdict"],
-        "adds": duration(adds) if adds else None,
-        "adds_share": f"{100 * adds / step_seconds:.0f}" if adds else None,
-        "moves": gib(moves) if moves else None,
     }
 
 

@@ -5,7 +5,7 @@ const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not 
 const PARTS = ["weights", "gradients", "optimizer", "activations", "logits", "other"]; // of the bar, a colour each
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --find` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const begun = (name) => globalThis.document && new Worker(import.meta.url, { type: "module", name });
 const worker = begun("answers");
@@ -281,7 +281,6 @@ class Planner {
       values.needed && values.needed !== values.gpus && "needed",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
     ];
-    const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
       element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : meters?.verdict ?? told.verdicts[verdict] ?? words.verdicts[verdict] ?? words.stack.least, values)),
       ...(words.meters && found.get("peaks_at") ? [this.meters(found, meters)] : []),
@@ -290,12 +289,12 @@ class Planner {
         ? [this.figures(values, misses), this.bar(found, values), this.chosen(shown.get("chosen"))]
         : [this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence), this.bar(found, values)]
       ).filter(Boolean),
-      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts?.[name] ?? words.facts[name], values)), ...ignored.filter((name) => this.form.elements[name].type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts?.[name] ?? words.facts[name], values)), ...ignored.filter((name) => this.form.elements[name].type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write((isLeast ? words.stack : told).memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(meters ? [this.note(this.to(...meters.title)), this.table(meters.rows.map(([name, size, text, to]) => [name, size, to ? element("a", { href: to }, text) : text]))] : []), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
+      memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(meters ? [this.note(this.to(...meters.title)), this.table(meters.rows.map(([name, size, text, to]) => [name, size, to ? element("a", { href: to }, text) : text]))] : [])],
       time: this.serving ? this.formats(shown) : [],
       scale: [],
     };
@@ -392,16 +391,6 @@ class Planner {
       else rows.push([this.to(text, chapter), this.write(template, values)]);
     }
     return rows;
-  }
-
-  ladder(shown) {
-    const { rungs, rung } = this.words;
-    const rows = shown.get("ladder").map((step) => {
-      const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "compute-for-memory/#order"];
-      const costs = [values.adds && this.write(this.words.adds, values), values.moves && this.write(this.words.moves, values)].filter(Boolean);
-      return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, this.write(this.words.then, { ...values, verdict: this.words.verdict[values.verdict] })];
-    });
-    return rows.length ? [this.note(this.words.ladder), this.table(rows, [rung.try, rung.frees, rung.cost, rung.needs])] : [];
   }
 
   formats(shown) {

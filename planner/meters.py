@@ -11,7 +11,7 @@ from flops_bytes.plan.assumptions import CompleteQuestion, complete_question
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.meters import judge_meters, read_meters
 from flops_bytes.plan.model import read_named
-from flops_bytes.plan.ways import living_rows
+from flops_bytes.plan.ways import living_ways, way_row
 from planner.answer import asked, gib, written
 
 
@@ -56,7 +56,7 @@ def shown_ways(question: CompleteQuestion, said: dict[str, Any]) -> list[dict[st
             "verdict": row["verdict"],
             "speed": f"{row['tokens_per_second']:,.0f}",
         }
-        for row in living_rows(question, said)
+        for row in [way_row(way, said) for way in living_ways(question, said)]
         if row["options"]
     ]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.model.flops import backward_flops, forward_flops, recompute_flops
-from flops_bytes.parallel.layouts import Model
 from flops_bytes.plan.options import named_shape
-from flops_bytes.plan.parallel import plan_layouts
+from flops_bytes.plan.parallel import plan_layouts, read_question
+from flops_bytes.plan.rank_ways import candidates_of, in_order
 
 GIB = 2**30
 NEAR_BYTES, NEAR_SECONDS = 0.10, 0.15  # off by no more counts as near
@@ -36,7 +36,6 @@ class Place(NamedTuple):
     place: int | None  # of its degrees, from 1; None if these do not fit
     of: int  # combinations of degrees that fit
     fits: bool  # as it was run
-    fastest: Mapping[str, Any]
 
 
 class Said(NamedTuple):
@@ -131,14 +130,16 @@ def place(row: Row) -> Place:
     answer = planned(row)
     told: tuple[str, ...] = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather")
     told += ("trainer", "stages", "sequence", "overlap_tp")
-    asked = {name: row.settings[name] for name in told if name in row.settings}
+    asked = {"micro_batch": 1} | {name: row.settings[name] for name in told if name in row.settings}
     own = {name: answer["layout"][name] for name in ("tp", "cp", "pp")}
-    found, rows = stands(own, global_batch=answer["step_tokens"], **asked)
-    return Place(found, len(rows), answer["fits"], rows[0])
+    found, of = stands(own, global_batch=answer["step_tokens"], **asked)
+    return Place(found, of, answer["fits"])
 
 
-def stands(own: Mapping[str, int], split: Model | None = None, /, **asked: Any) -> tuple[int | None, list[Any]]:
-    """Where degrees stand in the list of all that fit, from 1, and that list."""
-    rows = plan_layouts(split, **asked, layouts=10**6)["layouts"]
-    here = (number for number, row in enumerate(rows, 1) if all(row[name] == own[name] for name in own))
-    return next(here, None), rows
+def stands(own: Mapping[str, int], global_batch: int, **asked: Any) -> tuple[int | None, int]:
+    """Where degrees stand in the planner's search, from 1, and among how many combinations of degrees that fit."""
+    question = read_question(asked)
+    candidates = candidates_of(question, global_batch // question.a["context"])
+    listed = [*dict.fromkeys(way.candidate.degrees[:3] for way in in_order(candidates, lives=False))]
+    place = tuple(own[name] for name in ("tp", "cp", "pp"))
+    return listed.index(place) + 1 if place in listed else None, len(listed)

@@ -31,6 +31,7 @@ from flops_bytes.memory.allocator import Settings
 from flops_bytes.parallel.layouts import stage_layers
 from flops_bytes.plan.meters import DIES, LIFE, Reading, one_way
 from flops_bytes.plan.parallel import plan_layouts, read_question, steps_in_ways
+from flops_bytes.plan.rank_ways import Candidate, in_order
 from flops_bytes.plan.stacks import read_model
 from published.layouts import GIB, Row, nearer, published_seconds
 
@@ -296,24 +297,29 @@ class Choice(NamedTuple):
 
 
 def choices(asked: Iterable[tuple[Run, Said]]) -> list[Choice]:
-    """Of each model, batch and number of GPUs of which a source ran several layouts."""
-    same: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    """Of each model, batch and number of GPUs of which a source ran several layouts, and of which one fits."""
+    same: dict[tuple[object, ...], list[tuple[Candidate, float]]] = {}
     for run, said in asked:
         settings = run.row.settings
         if said.published_seconds and "shape" in settings and "micro_batch" in settings:
             data = settings["gpus"] // (settings["tp"] * settings["pp"])
             sequences = data * settings["micro_batch"] * settings["micro_batches"]
             key = run.row.source, settings["shape"], settings["gpus"], sequences
-            same.setdefault(key, []).append((said.seconds, said.published_seconds))
-    return [choice(each) for each in same.values() if len(each) >= FEWEST_LAYOUTS]
+            question = read_question(settings, reader=read_model)
+            candidate = Candidate(question, question.layout, question.a["checkpointing"], said.seconds)
+            same.setdefault(key, []).append((candidate, said.published_seconds))
+    found = [choice(each) for each in same.values() if len(each) >= FEWEST_LAYOUTS]
+    return [each for each in found if each]
 
 
-def choice(seconds: Sequence[tuple[float, float]]) -> Choice:
-    """From each layout's planned and published seconds."""
-    fastest = min(published for _, published in seconds)
-    least = min(planned for planned, _ in seconds)
-    taken = max(published for planned, published in seconds if planned == least)
-    return Choice(len(seconds), fastest / taken, median(fastest / published for _, published in seconds))
+def choice(runs: Sequence[tuple[Candidate, float]]) -> Choice | None:
+    """What the planner's search puts first, from each layout and its published seconds."""
+    first = next(in_order([candidate for candidate, _ in runs], lives=False), None)
+    if not first:
+        return None
+    fastest = min(published for _, published in runs)
+    taken = max(published for candidate, published in runs if candidate == first.candidate)
+    return Choice(len(runs), fastest / taken, median(fastest / published for _, published in runs))
 
 
 # --8<-- [end:choose]

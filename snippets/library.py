@@ -65,7 +65,7 @@ seen = kernels.report(kernels.read(trace_file), 0)
 times = [seen[f"{name}_seconds"] * 1e6 for name in ("span", "busy", "exposed_communication")]
 print("{:.0f} µs, {:.0f} busy, {:.0f} of them communication alone".format(*times))
 # --8<-- [end:trace]
-assert {"fits", "headroom_bytes", "largest_micro_batch", "longest_context", "fewest_gpus", "ladder"} <= named
+assert {"fits", "headroom_bytes", "largest_micro_batch", "longest_context", "fewest_gpus"} <= named
 assert {"step_seconds", "tokens_per_second", "mfu"} <= named
 assert {"peak_reserved", "by_size", "largest", "gap_at_peak_allocated", "out_of_memory"} <= found.keys()
 assert {"kinds", "gaps", "longest", "operations"} <= seen.keys()

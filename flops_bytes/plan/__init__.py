@@ -1,12 +1,12 @@
 """The planner: does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from flops_bytes.plan.assumptions import CompleteQuestion, complete_question, usual_context
-from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
+from flops_bytes.plan.evidence import judge_fit
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.meters import judge_meters, lengths_of, read_meters, settings_of
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
@@ -16,13 +16,14 @@ MODELS = ("model", "config", "shape")  # the ways to say one
 MOST_LAYERS = 256  # whose steps are gone through, a second for 126
 
 
-def plan(*, meters: Any = True, find: Any = False, **asked: Any) -> dict[str, Any]:
+def plan(*, meters: Any = True, find: Any = False, tell: Any = None, **asked: Any) -> dict[str, Any]:
     """What training or serving takes: options of the command line (gpu_memory for --gpu-memory) in, numbers out.
 
     What is not given is chosen for the model and the cards (flops_bytes.plan.assumptions), and stands under `assumed`.
     With `meters` a training's step goes through a simulated allocator, which takes a part of a second: what will be
     allocated, reserved, and shown by nvidia-smi, and whether the run lives. With `find` other ways to train stand under
-    `ways`, of what is not given, that fit: the fastest first (flops_bytes.plan.ways).
+    `ways`, of what is not given, that fit: the fastest first (flops_bytes.plan.ways, and of many GPUs rank_ways); the
+    answer is of the first if layers are split. `tell` is told how far that search is.
     Raises ValueError with a sentence that names the option and the mend.
     """
     from flops_bytes.plan import parallel, rl, stacks
@@ -36,36 +37,52 @@ def plan(*, meters: Any = True, find: Any = False, **asked: Any) -> dict[str, An
         if name in told:
             why = "is not derived for" if is_rl else "belongs to"
             raise ValueError(f"--{name.replace('_', '-')}: it {why} --task rl; leave it out")
-    if find and (is_rl or parallel.is_asked(told) or told.get("task") == "serve"):
-        raise ValueError("--find: it is of trainings that split no layer; leave it out, or give --layouts for layouts")
+    if find and (is_rl or told.get("task") == "serve"):
+        raise ValueError("--find: it is of trainings; leave it out")
     if is_rl:
         return with_verdict(rl.plan_grpo(stacks.read_model, **stored(told)), told)
-    if not parallel.is_asked(told):
-        answer = stacks.plan_model(**told)
-        answer |= {"ways": ways_of(told, answer, meters)} if find else {}
-        return with_meters(told, answer) if meters else answer
-    assumed = {} if "context" in told else {"context": context_of_layout(told)}
-
-    def plan_one(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return with_verdict(parallel.plan_layouts(None, stacks.read_model, **asked), asked)
-
-    answer = plan_one(assumed | told)
-    return answer | {"assumed": assumed, "remedies": remedies(assumed | told, answer, plan_one)}
+    if parallel.is_asked(told):
+        split = {name: value for name, value in told.items() if (name, value) != ("trained", "all")}  # as it is planned
+        return layout_answer(split, bool(meters), bool(find), tell)
+    answer = stacks.plan_model(**told)
+    answer |= ways_of(told, answer, bool(meters), tell) if find else {}
+    return with_meters(told, answer) if meters else answer
 
 
-def ways_of(told: Mapping[str, Any], answer: Mapping[str, Any], meters: bool) -> list[dict[str, Any]]:
-    """The ways to train that fit, as rows of an answer; with `meters` those that live, by the simulated allocator.
+def layout_answer(told: Mapping[str, Any], meters: bool, find: bool, tell: Any) -> dict[str, Any]:
+    """What a layout takes that somebody asked about; with `find`, of the fastest that has what was asked."""
+    from flops_bytes.plan import parallel, rank_ways, stacks
+
+    assumed: dict[str, Any] = {} if "context" in told else {"context": context_of_layout(told)}
+    found: dict[str, Any] = {}
+    if find:
+        found["ways"] = rank_ways.layout_rows({**assumed, **told}, stacks.read_model, meters, tell)
+        assumed |= found["ways"][0]["options"] if found["ways"] else {}
+    asked = {**assumed, **told}
+    answer = with_verdict(parallel.plan_layouts(None, stacks.read_model, meters=meters, **asked), asked)
+    return answer | {"assumed": assumed} | found
+
+
+def ways_of(told: Mapping[str, Any], answer: Mapping[str, Any], meters: bool, tell: Any) -> dict[str, Any]:
+    """The ways to train that fit, as rows of an answer; with `meters` those that live, by the simulated allocator. Of
+    many GPUs also why no layout is planned, where none is.
 
     Raises ValueError where a step's bytes are not derived.
     """
-    from flops_bytes.plan.ways import find_ways, living_rows, way_row
+    from flops_bytes.plan import rank_ways, stacks
+    from flops_bytes.plan.ways import find_ways, living_ways, way_row
 
     if answer["peaks_at"] is None:
         raise ValueError("--find: what a step of this model holds is not derived; leave it out")
-    question = settled_question(told, answer)
-    if meters and question.model.stack.depth <= MOST_LAYERS:
-        return living_rows(question, told)
-    return [way_row(way, told) for way in find_ways(question, told)]
+    question, said, why = settled_question(told, answer), settled(told, answer), None
+    lives = meters and question.model.stack.depth <= MOST_LAYERS
+    if question.a["gpus"] > 1:
+        try:
+            return {"ways": rank_ways.rows_on_ranks(question, said, stacks.read_model, lives, tell), "no_layouts": None}
+        except ValueError as error:
+            why = str(error).partition(";")[0]
+    ways = living_ways(question, said) if lives else find_ways(question, said)
+    return {"ways": [way_row(way, said) for way in ways], "no_layouts": why}
 
 
 def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -129,33 +146,6 @@ def with_verdict(answer: dict[str, Any], told: Mapping[str, Any]) -> dict[str, A
     verdicts = judge_fit(read_options(known), answer["memory_bytes"]["total"], answer["gpu_bytes"])
     judged = answer | verdicts | {"kind": "", "assumed": {}}
     return judged | judge_meters(judged, answer["meters"]) if answer.get("meters") else judged
-
-
-# What makes a rank of a layout hold less, in order of its cost.
-REMEDIES = (("zero", "1"), ("zero", "3"), ("checkpointing", "full"))
-
-
-def remedies(
-    told: Mapping[str, Any], answer: Mapping[str, Any], plan_one: Callable[[Mapping[str, Any]], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Options that make a layout hold less, each beside those before, until it has room; not of a list of layouts."""
-    rows: list[dict[str, Any]] = []
-    if told.get("layouts") is not None:
-        return rows
-    asked, answer_before = dict(told), answer
-    for name, value in REMEDIES:
-        if answer_before["verdict"] == WITH_ROOM or asked.get(name) == value:
-            continue
-        try:
-            answer_now = plan_one(asked | {name: value})
-        except ValueError:  # not of this layout
-            continue
-        needs_bytes = answer_now["memory_bytes"]["total"]
-        if needs_bytes < answer_before["memory_bytes"]["total"]:
-            row = {"try": f"--{name} {value}", "needs_bytes": needs_bytes, "step_seconds": answer_now["step_seconds"]}
-            rows.append(row | {"verdict": answer_now["verdict"]})
-            asked, answer_before = asked | {name: value}, answer_now
-    return rows
 
 
 class Planner(ModuleType):

@@ -1,33 +1,36 @@
 """The planner as a command: `flops-bytes plan`, or `python -m flops_bytes.plan`."""
 
-import argparse
+import contextlib
 import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from flops_bytes.plan import parallel, plan, rl, settled_question, step_time, stored
+from flops_bytes.plan import plan, settled_question, step_time, stored
 from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.fleet import settled
+from flops_bytes.plan.help import parser
 from flops_bytes.plan.meters import most_that_lives
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
-from flops_bytes.plan.table import brief, in_words, parallel_table, rl_table, serving_table, training_table
+from flops_bytes.plan.options import EXAMPLE, parse_config, unreadable
+from flops_bytes.plan.table import brief, in_words, parallel_table, rl_table, serving_table, training_table, way_lines
 
 EXAMPLES = """\
 flops-bytes plan --model qwen3-8b --gpu "RTX 4090"
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --context 8192 --tokens 15T --price '$2.5' --explain
-flops-bytes plan --model llama-3.1-405b --gpu "H100 SXM" --gpus 16384 --context 8192 --global-batch 16M --layouts 10
+flops-bytes plan --model llama-3.1-405b --gpu "H100 SXM" --gpus 16384 --context 8192 --global-batch 16M --find
 flops-bytes plan --task serve --model llama-3-70b --gpu "H100 SXM" --gpus 2 --context 8192 --weights 8bit
-
-A --model is also one of these, and a --config one of their kinds:
-{presets}.
 
 The exit status is 0 if it fits with room or on paper, and in serving is in time; 3 if it does not fit; 4 if only the
 least that it holds is known here, and that fits; 2 if the question has a mistake."""
+PRESET_NAMES = """
+
+A --model is also one of these, and a --config one of their kinds:
+{presets}."""
 FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
 
 
@@ -118,7 +121,7 @@ def write_step(path: str, asked: Mapping[str, Any], found: Mapping[str, Any]) ->
     from flops_bytes.memory.simulated import write_snapshot
     from flops_bytes.plan.snapshot import planned_changes
 
-    if "ladder" not in found:
+    if "peaks_at" not in found:
         raise ValueError("--snapshot: it shows a training step of one GPU; leave out the options of a layout or a task")
     question = settled_question(asked, found)
     write_snapshot(path, planned_changes(question.a, question.model), f"flops-bytes plan {in_words(asked)}")
@@ -126,32 +129,11 @@ def write_step(path: str, asked: Mapping[str, Any], found: Mapping[str, Any]) ->
 
 def main(arguments: list[str]) -> int:
     """Prints the answer as a table, or as JSON; returns the exit status."""
-    description = "Does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"
-    parser = argparse.ArgumentParser(
-        prog="flops-bytes plan",
-        description=description,
-        epilog=EXAMPLES.format(presets=preset_names()) if {"-h", "--help"} & {*arguments} else "",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
-    parser.add_argument(
-        "--find", action="store_true", help="what else fits, the fastest first; what is asked for stays"
-    )
-    parser.add_argument("--explain", action="store_true", help="print every line of the answer, not the dozen")
-    parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
-    parser.add_argument(
-        "--snapshot",
-        metavar="PATH",
-        help="write the training step as a memory snapshot, which pytorch.org/memory_viz opens",
-    )
-    for name, option in (OPTIONS | parallel.PARALLEL | rl.RL).items():
-        if option.kind == "refused":  # another name of what is planned
-            continue
-        flags = [f"--{name.replace('_', '-')}"]
-        flags += [f"--{parallel.DEGREES[name]}-parallel"] if name in parallel.DEGREES else []
-        parser.add_argument(*flags, help=option.meaning.replace("%", "%%"), metavar="…")
-    told = vars(parser.parse_args(arguments))
+    told = vars(parser(all_options=False).parse_args(arguments))
+    if helped := told.pop("help"):
+        everything = helped == "all"
+        parser(everything, EXAMPLES + (PRESET_NAMES.format(presets=preset_names()) if everything else "")).print_help()
+        return FITS
     as_json, explain, schema, path = (told.pop(name) for name in ("json", "explain", "schema", "snapshot"))
     find = told.pop("find")
     if schema:
@@ -160,7 +142,8 @@ def main(arguments: list[str]) -> int:
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:
         once = with_config(asked)
-        found = plan(find=find, **once)
+        with progress() as tell:
+            found = plan(find=find, tell=tell, **once)
         if path:
             write_step(path, once, found)
         if as_json:
@@ -178,13 +161,36 @@ def main(arguments: list[str]) -> int:
     return FITS if found["fits"] and found.get("in_time", True) else DOES_NOT_FIT
 
 
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[[str], None] | None]:
+    """What tells a terminal how far a search is that takes longer than a second, and takes it away in the end."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    began, width = time.monotonic(), 0
+
+    def tell(how_far: str) -> None:
+        nonlocal width
+        if time.monotonic() - began > 1:
+            print(f"\r{how_far:{width}}", end="", file=sys.stderr, flush=True)
+            width = max(width, len(how_far))
+
+    try:
+        yield tell
+    finally:
+        print(f"\r{'':{width}}\r" if width else "", end="", file=sys.stderr, flush=True)
+
+
 def answer_lines(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> Iterator[str]:
     """The lines of an answer: a dozen, or all of them."""
     own = parallel_table if "layout" in found else rl_table if "phases" in found else None
     if own is None:
         yield from brief(found, asked)
         if not explain:
-            yield "--explain prints every line, --json the same for programs."
+            finds = (
+                "" if "ways" in found or not found.get("peaks_at") else "--find lists what fits, the fastest first; "
+            )
+            yield f"{finds}--explain prints every line, --json the same for programs."
             return
         yield ""
         own = serving_table if "users" in found else training_table
@@ -192,9 +198,11 @@ def answer_lines(found: dict[str, Any], asked: Mapping[str, Any], explain: bool)
         yield in_words(asked)
     for what, how_much in own(found):
         yield f"{what:32}{how_much}"
-        beside = rates_lines(asked) if what == "a step" and "ladder" in found else living_lines(what, found, asked)
+        beside = rates_lines(asked) if what == "a step" and "peaks_at" in found else living_lines(what, found, asked)
         for line, more in beside:
             yield f"{line:32}{more}"
+    if own is parallel_table and "ways" in found:
+        yield from way_lines(found["ways"])
 
 
 if __name__ == "__main__":

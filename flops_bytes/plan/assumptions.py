@@ -89,12 +89,6 @@ def best_method(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return fit[0] if fit[0]["trained"] == "all" or not roomy else roomy[0]
 
 
-def other_methods(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What else could be trained, where that is a question: nobody said it, or what was said has no room."""
-    is_open = answer["verdict"] != WITH_ROOM or ("trained" in answer["assumed"] and answer["trained"] != "all")
-    return [row for row in answer.get("methods", []) if is_open and row["trained"] != answer["trained"]]
-
-
 def plan_with_choices(asked: Mapping[str, Any], given: Mapping[str, Any], reader: Reader) -> dict[str, Any]:
     """What was found, and what was assumed for it, by option."""
     question = complete_question(asked, given, reader)

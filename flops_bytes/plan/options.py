@@ -193,9 +193,14 @@ OPTIONS = {
         None,
         "tokens of a prompt; the first token waits for it, and the others' tokens too; the context, if not given",
     ),
-    "gpu_memory_utilization": Option("share", 0.9, "of a GPU, that the engine takes; as vLLM's option of this name"),
+    "gpu_memory_utilization": Option(
+        "share", 0.9, "of a GPU's memory, that the engine takes: vLLM's option, with vLLM's default of 0.9"
+    ),
     "max_num_batched_tokens": Option(
-        "length", None, "for whose activations the engine keeps room; as vLLM's, 2k, or 8k from 70 GiB on but on A100s"
+        "length",
+        None,
+        "of one forward pass, for whose activations the engine keeps room: vLLM's option; if not given, as vLLM's "
+        "server has it: 8k on cards from 70 GiB on but for A100s, else 2k",
     ),
     "tensor_parallel": Option("refused", None, "not planned here"),
     "pipeline_parallel": Option("refused", None, "not planned here"),

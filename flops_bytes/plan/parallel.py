@@ -7,7 +7,6 @@ peak while nothing waits: if not given, the middle of what published steps witho
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 from flops_bytes.memory.first_steps import Steps
@@ -25,8 +24,6 @@ from flops_bytes.parallel.layouts import (
     left_out,
     model_flops,
     once_a_step,
-    possible_layouts,
-    powers_of_two,
     rank_layers,
     rank_parameters,
     rates,
@@ -89,9 +86,7 @@ PARALLEL = {
         "share", None, "of the peak, by matmuls while nothing waits; if not given, published rates of kernels"
     ),
     "attention_share": Option("share", None, "the same of attention; as --matmul-share if not given"),
-    "layouts": Option("count", None, "instead of degrees: so many that fit, the fastest layout of each first"),
 }
-MOST_TRIED = 100_000  # a few seconds' worth
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 FLAG_OF_WORD = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
@@ -102,13 +97,6 @@ ACCEPTED: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_mem
 ACCEPTED += ("allowance", "price")
 ACCEPTED += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
 ACCEPTED += ("checkpointing", "loss", "alloc_conf", "tokens", "days", "pairs")
-SHARED_FIELDS = (
-    "sequence",
-    "trainer",
-    "stages",
-    "ring",
-    "replicas",
-)  # of a layout that was asked for; a list tries no others
 COMPUTED = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
@@ -206,7 +194,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
-    a |= {name: layout_options[name] for name in ("layouts", "rank", "bus_bandwidth")}
+    a |= {name: layout_options[name] for name in ("rank", "bus_bandwidth")}
     refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"])
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
@@ -273,7 +261,7 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
     micro_batches = layout_options["micro_batches"] or (
         a["accumulation"] if "accumulation" in a["given"] else layout_options["pp"]
     )
-    if a["global_batch"] and not a["layouts"]:
+    if a["global_batch"]:
         tokens_at_once = data * a["micro_batch"] * a["context"]
         micro_batches, rest = divmod(a["global_batch"], tokens_at_once)
         if rest or not micro_batches:
@@ -328,7 +316,7 @@ def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
 class LayoutCosts(NamedTuple):
     """What one layout holds and takes."""
 
-    rank_bytes: list[int]  # of each pipeline rank; of a list's layouts, of each that differs
+    rank_bytes: list[int]  # of each pipeline rank
     seconds: dict[str, float]  # of a step, by line
 
     @property
@@ -456,93 +444,6 @@ def layout_flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
     }
 
 
-def candidate_layouts(question: LayoutQuestion) -> Iterator[tuple[Layout, str]]:
-    """All layouts of the batch in powers of 2, of what is not told: ZeRO 1 and 3, all layers computed again or none.
-
-    Interleaved stages are as many a rank as layers allow, in powers of 2 too, or as told.
-    """
-    a, shape, given, asked_layout = question.a, question.shape, question.a["given"], question.layout
-    sequences, rest = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
-    if rest or not sequences:
-        mend = f"give a multiple of {a['context'] * a['micro_batch']}"
-        raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; {mend}")
-    checkpointings = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
-    schedules = (asked_layout.schedule,) if "schedule" in given else ("1f1b", "interleaved")
-    fixed = {name: getattr(asked_layout, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
-    expert_degrees = [fixed["expert"]] if "expert" in fixed else powers_of_two(shape.experts)
-    shared, tried = {name: getattr(asked_layout, name) for name in SHARED_FIELDS}, 0
-    for plain in possible_layouts(shape, a["gpus"], a["context"], sequences, a["node_gpus"], fixed):
-        for schedule, virtual in ((name, each) for name in schedules for each in stages_to_try(question, name, plain)):
-            if plain.pipeline == 1 and "schedule" not in given and schedule != "1f1b":
-                continue
-            for expert in expert_degrees:
-                tried += 1
-                refuse_too_many(tried)
-                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, **shared)
-                try:
-                    refuse(shape, layout, a["context"])
-                except ValueError:
-                    continue
-                yield from ((layout, kind) for kind in checkpointings)
-
-
-def refuse_too_many(tried: int) -> None:
-    """Raises ValueError for a list that would take more than a few seconds."""
-    if tried > MOST_TRIED:
-        raise ValueError(
-            f"--layouts: more than {MOST_TRIED:,} layouts and stages to try; give --tp, --cp, --pp, --ep or --schedule"
-        )
-
-
-def stages_to_try(question: LayoutQuestion, schedule: str, layout: Layout) -> list[int]:
-    """Stages a rank, of a schedule."""
-    asked_stages = question.layout.virtual if "virtual_stages" in question.a["given"] else 0
-    if schedule in ("gpipe", "1f1b"):
-        return [1]
-    most_stages = (question.shape.layers + 2 * (question.layout.shares == "with-ends")) // layout.pipeline
-    if asked_stages:
-        return [asked_stages]
-    return [stages for stages in powers_of_two(most_stages) if stages > 1 or schedule == "zero-bubble"]
-
-
-def fastest_layouts(question: LayoutQuestion) -> list[tuple[Layout, str, LayoutCosts]]:
-    """Of each combination of degrees the fastest candidate that fits, the fastest first; of two as fast, the one that
-    holds less.
-    """
-    by_degrees: dict[tuple[int, ...], list[tuple[float, Layout, str]]] = {}
-    seconds: dict[tuple[Layout, str], dict[str, float]] = {}
-    for layout, checkpointing in candidate_layouts(question):
-        seconds[layout, checkpointing] = seconds_by_line(question, layout, checkpointing)
-        degrees = tuple(getattr(layout, name) for name in DEGREES.values())
-        step_seconds = sum(seconds[layout, checkpointing].values())
-        by_degrees.setdefault(degrees, []).append((step_seconds, layout, checkpointing))
-        refuse_too_many(len(seconds))
-    fastest = []
-    for candidates in by_degrees.values():
-        for _, alike in groupby(sorted(candidates, key=lambda each: each[0]), key=lambda each: each[0]):
-            costs = [
-                (layout, checkpointing, LayoutCosts(sizes, seconds[layout, checkpointing]))
-                for _, layout, checkpointing in alike
-                if (sizes := sizes_that_fit(question, layout, checkpointing))
-            ]
-            if costs:
-                fastest.append(min(costs, key=by_speed))
-                break
-    return sorted(fastest, key=by_speed)
-
-
-def sizes_that_fit(question: LayoutQuestion, layout: Layout, checkpointing: str) -> list[int]:
-    """Bytes of each pipeline rank that differs, if all of them fit; else none."""
-    ranks = distinct_ranks(question.shape, layout)
-    sizes = bytes_of_ranks(question, layout, checkpointing, ranks)
-    fitting = [*takewhile(lambda size: size <= question.memory_bytes, sizes)]
-    return fitting if len(fitting) == len(ranks) else []
-
-
-def by_speed(candidate: tuple[Layout, str, LayoutCosts]) -> tuple[float, int]:
-    return candidate[2].step_seconds, candidate[2].needs_bytes
-
-
 def plan_layouts(
     split: Model | None = None,
     reader: Reader = read_shape,
@@ -552,7 +453,7 @@ def plan_layouts(
     card_bytes: Any = None,
     **asked: Any,
 ) -> dict[str, Any]:
-    """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
+    """What a layout holds, sends and takes; `schema.json` says what is in the answer.
 
     The model is read by the `reader`, or given, as flops_bytes.parallel.stacks has it. A card may have other bytes than
     its kind has. Without `meters` the step of the rank that is shown goes through no allocator. Raises ValueError with
@@ -561,14 +462,7 @@ def plan_layouts(
     question = read_question(asked, split, reader)
     question = question._replace(memory_bytes=card_bytes or question.memory_bytes)
     a, layout, checkpointing = question.a, question.layout, question.a["checkpointing"]
-    rows: list[tuple[Layout, str, LayoutCosts]] = []
-    if a["layouts"]:
-        rows = fastest_layouts(question)
-        if not rows:
-            raise ValueError("--layouts: none fits; give more --gpus, or a smaller --micro-batch or --context")
-        layout, checkpointing, _ = rows[0]
-    else:
-        refuse_impossible(question, layout)
+    refuse_impossible(question, layout)
     costs = evaluate_layout(question, layout, checkpointing)
     rank = shown_rank(question, costs)
     lines, by_meters = held_by_rank(question, layout, checkpointing, rank, meters)
@@ -610,18 +504,6 @@ def plan_layouts(
         "computed_layer_seconds": layer_seconds,
         "launched_layer_seconds": LAUNCHED_LAYER_SECONDS,
         "seconds_are_least": layer_seconds < LAUNCHED_LAYER_SECONDS,
-        "layouts": [
-            layout_flags(each, kind)
-            | {
-                "needs_bytes": row_costs.needs_bytes,
-                "step_seconds": row_costs.step_seconds,
-                "mfu": throughput(question, each, row_costs)["mfu"],
-                "binds": row_costs.binds,
-                "binds_share": row_costs.seconds[row_costs.binds] / row_costs.step_seconds,
-            }
-            for each, kind, row_costs in rows[: a["layouts"]]
-        ],
-        "layouts_that_fit": len(rows) if a["layouts"] else None,
         "left_out": left_out(question.shape),
         "currency": a["currency"],
     } | cost(a, a["tokens"], speeds["tokens_per_second"])

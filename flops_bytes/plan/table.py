@@ -6,9 +6,9 @@ from typing import Any
 
 from flops_bytes.model.shapes import abbreviated
 from flops_bytes.model.stack import PARTS
-from flops_bytes.plan.assumptions import other_methods
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
 from flops_bytes.plan.options import read_option
+from flops_bytes.plan.parallel import DEGREES
 from flops_bytes.plan.published_runs import runs_nearest
 from flops_bytes.plan.serving import ENGINES_REACH
 from flops_bytes.time.gpus import LINK_EFFICIENCY
@@ -255,18 +255,10 @@ def serving_brief(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def alternatives(answer: dict[str, Any]) -> Iterator[str]:
-    """Other methods, and what frees memory until it fits with room; or the ways that were asked for."""
+    """The ways that were asked for, or else the fewest GPUs, where a training does not fit."""
     if "ways" in answer:
-        yield from way_lines(answer["ways"])
+        yield from way_lines(answer["ways"], answer.get("no_layouts"))
         return
-    for row in other_methods(answer):
-        yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
-    if answer["verdict"] == WITH_ROOM:
-        return
-    for rung in answer.get("ladder", []):
-        yield f"With {rung['try']}: {short_gib(rung['needs_bytes'])}, {rung['verdict']}."
-        if rung["verdict"] == WITH_ROOM:
-            break
     if answer["headroom_bytes"] < 0 and answer.get("fewest_gpus"):
         yield f"Fewest GPUs on which it fits: {answer['fewest_gpus']:,}."
 
@@ -284,7 +276,7 @@ def in_words(asked: Mapping[str, Any]) -> str:
     return " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
 
 
-def way_lines(ways: list[dict[str, Any]]) -> Iterator[str]:
+def way_lines(ways: list[dict[str, Any]], no_layouts: str | None = None) -> Iterator[str]:
     """What else fits, the fastest first, as options to add."""
     yield ""
     missing = not any(way["fits"] for way in ways)
@@ -292,9 +284,13 @@ def way_lines(ways: list[dict[str, Any]]) -> Iterator[str]:
     for number, way in enumerate(ways, start=1):
         at_most = "at most " if "host" in way["gives_up"] else ""
         speed = "" if missing else f", {at_most}{way['tokens_per_second']:,.0f} tokens/s"
-        yield f"  {number}  {in_words(way['options'])}: {short_gib(way['needs_bytes'])}, {way['verdict']}{speed}"
+        yield f"  {number:<2} {in_words(way['options'])}: {short_gib(way['needs_bytes'])}, {way['verdict']}{speed}"
         if way["gives_up"]:
             yield f"     {', '.join(GIVEN_UP[name] for name in way['gives_up'])}"
+    if no_layouts:
+        yield f"Layouts are not among them: {no_layouts}."
+    elif any(name in DEGREES for way in ways for name in way["options"]):
+        yield "All are timed as layouts are, not by an assumed MFU."
 
 
 # --8<-- [end:brief]
@@ -375,14 +371,6 @@ def training_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"at an MFU of {row['mfu']:.0%}", f"{costs} ({runs})"
     alone = gib(answer["checkpoint_weights_bytes"])
     yield "checkpoint", f"{gib(answer['checkpoint_bytes'])}; weights in 16 bits alone {alone}"
-    for row in answer["methods"]:
-        if row["trained"] != answer["trained"]:
-            again = ", every layer checkpointed" if row["checkpointing"] == "full" else ""
-            yield f"{METHODS[row['trained']]} instead", f"{gib(row['needs_bytes'])}{again}: {row['verdict']}"
-    for rung in answer["ladder"] if answer["verdict"] != WITH_ROOM else []:
-        cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
-        cost += f", moves {gib(rung['moves_bytes_a_step'])} a step" if rung["moves_bytes_a_step"] else ""
-        yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {rung['verdict']}"
     if answer["estimated"]:
         yield "estimated, not counted", ", ".join(answer["estimated"])
 
@@ -474,16 +462,8 @@ def parallel_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "MFU", f"{at_most}{answer['mfu']:.1%}"
     if answer["tokens"]:
         yield "training", f"{answer['tokens']:,} tokens, {days_and_cost(answer, answer)}"
-    if answer["layouts_that_fit"] is not None:
-        yield "layouts that fit", f"{answer['layouts_that_fit']:,}, the fastest first"
-    for number, each in enumerate(answer["layouts"], start=1):
-        speed = f"{each['step_seconds']:.4g} s, MFU {each['mfu']:.1%}, {gib(each['needs_bytes'])}"
-        yield f"  {number}", f"{layout_words(each)}: {speed}; most lost to {each['binds']}, {each['binds_share']:.0%}"
-    for each in answer["remedies"]:
-        yield (
-            f"with {each['try']}",
-            f"{gib(each['needs_bytes'])}, a step {each['step_seconds']:.4g} s: {each['verdict']}",
-        )
+    if answer["verdict"] != WITH_ROOM and "ways" not in answer:
+        yield "--find", "lists what fits, the fastest first"
     assumed = ["kernels of smaller matmuls"] if answer["matmul_share"] else []
     yield "left out", ", ".join(["latency", *assumed, "uneven experts", *answer["left_out"]])
 

@@ -1,7 +1,7 @@
 """Does a training fit on so many GPUs, how long does it take, what does it cost? Put together from the formulas."""
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from flops_bytes.model.flops import training_seconds
 from flops_bytes.model.shapes import Decoder, tensors
 from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, four_bit_parameters, parameters
 from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_moments, waiting_seconds
-from flops_bytes.plan.evidence import WITH_ROOM, judge_fit, verdict
+from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
 from flops_bytes.plan.model import Model, parameter_totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
 from flops_bytes.plan.outside import outside_bytes
@@ -39,7 +39,6 @@ from flops_bytes.plan.published_runs import BATCHES, steps_like
 from flops_bytes.plan.software import (
     Moments,
     Options,
-    activation_itemsize,
     gathers_weights,
     is_deepspeed,
     with_libraries,
@@ -448,69 +447,12 @@ def large_batch(step_tokens: int) -> dict[str, Any] | None:
 # --8<-- [end:time]
 
 
-# --8<-- [start:ladder]
-def ladder(
-    a: Options, model: Model, memory_bytes: float, room_ratio: float, matmul_seconds: float
-) -> Iterator[dict[str, Any]]:
-    """What to try in order of cost, each beside those before: the bytes it frees, and what it costs.
-
-    What frees nothing is left out, until something else has moved the peak to where it does.
-    """
-    causal = a["pairs"] == "causal"
-    flops = flops_a_token(a, model, causal)
-    again_flops, seconds_a_flop = flops["again"], matmul_seconds / flops["device"]
-    micro_batches = a["accumulation"] * a["micro_batch"]
-    rungs: list[tuple[str, dict[str, Any], float]] = [  # its name, the options that it changes, seconds a step
-        ("fused attention", {"attention": "fused"}, 0),
-        ("loss in 8 chunks", {} if a["loss"] == "fused" else {"loss": "plain", "chunks": max(8, a["chunks"])}, 0),
-        ("micro-batches of 1", {"micro_batch": 1, "accumulation": micro_batches}, 0),
-    ]
-    if a["update"] == "in-backward":  # which leaves no gradients to add to
-        rungs = rungs[:1]
-    is_full_alone = a["checkpointing"] == "per-op" or a["checkpointing"] == "full" or a["matmuls"] != "as-recipe"
-    for checkpointing in ("full",) if is_full_alone else ("per-op", "full"):
-        change: dict[str, Any] = {"checkpointing": checkpointing, "checkpoint_every": 1}
-        before_flops, again_flops = again_flops, flops_a_token({**a, **change}, model, causal)["again"]
-        rungs.append((f"{checkpointing} checkpointing", change, max(0, seconds_a_flop * (again_flops - before_flops))))
-    for stage in zero_stages(a):
-        if stage > int(a["zero"]):
-            rungs.append((f"ZeRO {stage}", {"zero": str(stage)}, 0))
-    has_less = a["optimizer"] == "adamw-bf16" or a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8"
-    if not (has_less or is_paged(a) or a["optimizer"] == "adafactor"):
-        rungs.append(("8-bit AdamW", {"optimizer": "adamw-8bit"}, 0))
-    if not (a["optimizer"] == "muon" or a["optimizer"] == "adafactor" or a["update"] == "in-backward"):
-        rungs.append(("state in the host's memory", {"offload": "yes"}, 0))
-    swapped_bytes = 2 * activation_itemsize(a) * count_trained(a, model) / a["gpus"]
-    now_bytes = needed_bytes(a, model)
-    while rungs:
-        tries = [(rung, needed_bytes({**a, **rung[1]}, model)) for rung in rungs]
-        helps = next(((rung, needs) for rung, needs in tries if needs < now_bytes), None)
-        if not helps:
-            break
-        (name, changed, seconds), needs_bytes = helps
-        rungs = [rung for rung in rungs if rung[0] != name]
-        tried = {**a, **changed}
-        more_sent_bytes = max(0, sum(sent_bytes(tried, model).values()) - sum(sent_bytes(a, model).values()))
-        yield {
-            "try": name,
-            "frees_bytes": now_bytes - needs_bytes,
-            "needs_bytes": needs_bytes,
-            "verdict": verdict(needs_bytes, room_ratio * needs_bytes, memory_bytes),
-            "adds_seconds_a_step": seconds,
-            "moves_bytes_a_step": more_sent_bytes + (swapped_bytes if tried["offload"] != "no" else 0),
-        }
-        a, now_bytes = tried, needs_bytes
-
-
+# --8<-- [start:methods]
 def zero_stages(a: Options) -> list[int]:
     """Of ZeRO, those that can be asked for."""
     return [] if a["gpus"] == 1 or a["optimizer"] == "adafactor" else list(range(4))
 
 
-# --8<-- [end:ladder]
-
-
-# --8<-- [start:methods]
 def judge_method(a: dict[str, Any], model: Model, memory_bytes: float) -> dict[str, Any]:
     """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
     needs_bytes = needed_bytes(a, model)
@@ -821,8 +763,6 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
             "currency": a["currency"],
             "checkpoint_bytes": (recipe.weights + recipe.master) * trained + optimizer_state_bytes(a, model, trained),
             "checkpoint_weights_bytes": 2 * sum(counts.values()),
-            "ladder": [] if why else list(ladder(a, model, gpu.memory_bytes, verdicts["room_ratio"], matmul_seconds)),
-            "methods": [] if why else methods_of(a, model, gpu.memory_bytes),
             "estimated": uncounted_parts(a, model, why),
         }
         | verdicts

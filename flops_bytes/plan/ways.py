@@ -169,14 +169,15 @@ def way_row(way: Way, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def living_rows(question: CompleteQuestion, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The ways as rows, without those that die in the simulated allocator, through which each goes that fits."""
+def living_ways(question: CompleteQuestion, given: Mapping[str, Any]) -> list[Way]:
+    """The same without those that die in the simulated allocator, through which each goes that fits."""
     memory_bytes = read_gpu(question.a).memory_bytes
-    rows = []
+    living = []
     for way in find_ways(question, given):
-        row = way_row(way, given)
-        if row["fits"]:
-            row |= judge_meters(row, read_meters(way.options, question.model, memory_bytes))
-        if row["fits"] or way.verdict == MISSES:
-            rows.append(row)
-    return rows
+        verdict = way.verdict
+        if verdict != MISSES:
+            meters = read_meters(way.options, question.model, memory_bytes)
+            verdict = judge_meters({"fits": True}, meters).get("verdict", verdict)
+        if verdict != MISSES or way.verdict == MISSES:
+            living.append(way._replace(verdict=verdict))
+    return living

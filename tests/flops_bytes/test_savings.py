@@ -183,7 +183,7 @@ def test_paged_state_is_on_the_card_only_where_it_has_room(paged: str, resident:
     assert without["memory_bytes"]["optimizer"] == 0 and with_it["paged_bytes"] == 0
     assert without["paged_bytes"] == state == with_it["memory_bytes"]["total"] - without["memory_bytes"]["total"]
     assert without["checkpoint_bytes"] == with_it["checkpoint_bytes"]
-    assert "offload" in without["estimated"] and "8-bit AdamW" not in [rung["try"] for rung in without["ladder"]]
+    assert "offload" in without["estimated"]
     split = plan(**asked, gpus=8, zero=1, optimizer=paged)
     assert split["paged_bytes"] == -(-state // 8)
 

@@ -1,4 +1,4 @@
-"""Where many GPUs are asked about, the form names the command that lists layouts, and the command takes its words."""
+"""Where many GPUs are asked about, the form names the command that finds layouts, and the command takes its words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from py_mini_racer import MiniRacer
 
 import planner
 from flops_bytes.plan.options import OPTIONS
-from flops_bytes.plan.parallel import plan_layouts
+from flops_bytes.plan.rank_ways import layout_rows
+from flops_bytes.plan.stacks import read_model
 from planner.answer import answer
 from planner.stacks import answer_any
 
@@ -51,19 +52,14 @@ def named(script: MiniRacer, fields: dict[str, str]) -> str | None:
 def test_the_command_that_is_named_lists_layouts(script: MiniRacer, change: dict[str, str]) -> None:
     fields = ASKED | change
     words = shlex.split(named(script, fields) or "")
-    assert words[:2] == ["flops-bytes", "plan"] and words[-4] == "--global-batch" and words[-2:] == ["--layouts", "10"]
-    told = {name[2:].replace("-", "_"): value for name, value in zip(words[2::2], words[3::2], strict=True)}
-    assert set(told) <= set(OPTIONS) | {"layouts"} and "zero" not in told and "checkpointing" not in told
+    assert words[:2] == ["flops-bytes", "plan"] and words[-3] == "--global-batch" and words[-1] == "--find"
+    told = {name[2:].replace("-", "_"): value for name, value in zip(words[2:-1:2], words[3:-1:2], strict=True)}
+    assert set(told) <= set(OPTIONS) and "zero" not in told and "checkpointing" not in told
     assert "days" not in told  # beside tokens they are a deadline, of which layouts know nothing
     for name in ("gpus", "context", "micro_batch", "tokens", "price", "link", "node_gpus", "shape"):
         assert told.get(name) == fields.get(name), name
-    try:
-        rows = plan_layouts(**told)["layouts"]
-    except ValueError as error:
-        assert str(error).startswith("--layouts: none fits")
-        assert fields["gpus"] == "2"
-    else:
-        assert 0 < len(rows) <= 10
+    rows = layout_rows(told, read_model, lives=False)
+    assert [row["fits"] for row in rows] == ([False] if fields["gpus"] == "2" else [True] * len(rows)) and rows
 
 
 def test_few_gpus_that_hold_it_adapters_and_one_gpu_have_no_such_command(script: MiniRacer) -> None:

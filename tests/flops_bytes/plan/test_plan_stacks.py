@@ -57,7 +57,7 @@ def test_a_name_whose_layers_are_alike_is_planned_like_its_shape() -> None:
         written += "" if model.decoder.gated else " gated=no"
         same = plan_model_exactly(shape=written, **EIGHT)
         assert found["memory_bytes"] == same["memory_bytes"] and found["step_seconds"] == same["step_seconds"]
-        assert found["ladder"] == same["ladder"]
+        assert found["zero_bytes"] == same["zero_bytes"]
         assert not model_of(model=name, layers="composed").is_own
 
 
@@ -68,10 +68,10 @@ def test_a_shape_is_a_stack_and_a_stack_of_layers_alike_a_shape(name: str) -> No
 
 @pytest.mark.parametrize("name", ["qwen3-30b-a3b", "gemma-3-4b", "deepseek-v3"])
 def test_every_family_gets_every_line(name: str) -> None:
-    """A ladder of remedies, what waits for the network, a checkpoint, a published MFU where there are steps of it."""
+    """What waits for the network, a checkpoint, a published MFU where there are steps of it."""
     found = plan_model_exactly(model=name, **EIGHT, tokens="1T", optimizer="paged-adamw")
     plain = plan_model_exactly(model="llama-3-8b", **EIGHT, tokens="1T", optimizer="paged-adamw")
-    assert found.keys() == plain.keys() and found["ladder"] and found["wire"]["bytes"] and found["paged_bytes"]
+    assert found.keys() == plain.keys() and found["wire"]["bytes"] and found["paged_bytes"]
     assert found["checkpoint_bytes"] > found["checkpoint_weights_bytes"] > 0
     assert {*dict(training_table(found))} >= {"sent by a GPU a step", "checkpoint", "longest context"}
     assert (found["published_mfu"] is None) == (name != "gemma-3-4b")
@@ -295,7 +295,7 @@ def test_where_activations_are_not_derived_the_least_is_said() -> None:
     each = {"weights": 2, "gradients": 2, "master": 4, "optimizer": 8}
     held = {part: -(-size * total // 64) for part, size in each.items()}
     assert found["memory_bytes"] == held | {"allowance": 10**9, "total": sum(held.values()) + 10**9}
-    assert found["fits"] is None and found["peaks_at"] is None and found["ladder"] == found["methods"] == []
+    assert found["fits"] is None and found["peaks_at"] is None
     assert (
         "activations: not derived (what linear attention keeps, as of a kimi_linear, depends on its kernels)"
         in found["estimated"]
@@ -619,8 +619,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_help_names_the_models(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
+    assert main(["--help", "all"]) == 0
     told = capsys.readouterr().out
     assert all(name in told for name in PRESETS) and "4 if only the least" in " ".join(told.split())
 
@@ -628,7 +627,6 @@ def test_help_names_the_models(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_model_with_experts_gets_the_method_that_fits() -> None:
     found = plan_model(model="qwen3-30b-a3b", gpu="RTX 4090")
     assert found["trained"] == found["assumed"]["trained"] == "qlora-double" and found["fits"]
-    assert [row["verdict"] == "does not fit" for row in found["methods"]] == [True, True, False]
     assert "experts: without adapters" in found["estimated"]
     found = plan_model(model="gemma-3-27b", gpu="H100 SXM", gpus=2)
     assert found["trained"] == "lora" and found["verdict"] == "fits with room"

@@ -41,17 +41,6 @@ def test_an_assumed_mfu_is_of_steps_that_compute_nothing_again(pairs: str) -> No
     assert {each["assumed_mfu"] for each in found} == {STEP_MFU}
 
 
-def test_with_the_same_micro_batch_it_takes_longer_to_compute_again() -> None:
-    """What a rung adds is what it computes again, at the rate of the step that stands above it."""
-    found = plan(**EIGHT)
-    (full,) = (rung for rung in found["ladder"] if rung["try"] == "full checkpointing")
-    (per_op,) = (rung for rung in found["ladder"] if rung["try"] == "per-op checkpointing")
-    flops = plan(**EIGHT, checkpointing="full")["flops_a_token"]["all"]
-    adds = full["adds_seconds_a_step"] + per_op["adds_seconds_a_step"]
-    before = found["flops_a_token"]["all"]["device"]
-    assert adds == pytest.approx(found["step_seconds"] * flops["again"] / before)
-
-
 @pytest.mark.parametrize("told", [{"mfu": 0.3}, {"tokens_per_second": 20_000}, {"step_seconds": 2}], ids=str)
 def test_a_speed_that_was_measured_is_slowed_by_nothing(told: dict[str, float]) -> None:
     for asked in (EIGHT, SLOW | {"zero": 0}):

@@ -50,10 +50,11 @@ MOST = 2**40  # beyond which no limit is looked for
 SEED = int(os.environ.get("QUESTIONS_SEED", "17"))
 PARTS, DRAWS = 3, 100  # of a test: about ten seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # of a processor, and of memory, that a question may take
+FEW_GPUS = 8  # whose layouts are all gone through
 THROUGH_ALLOCATOR = 1 if SLOW else 0.15  # of what is asked in a terminal, where a step goes through it, so many
 ALL = OPTIONS | PARALLEL | RL
 SCHEMA = json.loads((Path(planner.__file__).parents[1] / "flops_bytes" / "plan" / "schema.json").read_text("utf-8"))
-KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "ladder": "training"}
+KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "peaks_at": "training"}
 VALID = {
     field: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]})
     for field, kind in KINDS.items()  # by a field that no other kind of answer has
@@ -80,7 +81,6 @@ NUMBERS: dict[Any, tuple[str, ...]] = {
     "gpu_peak": ("1e9", "100T", "989T", "1e18"),
     "dropout": ("0", "0.1", "1"),
     "gpus": ("1", "1", "2", "3", "4", "6", "8", "8", "8", "16", "24", "64", "64", "256", "1024", "1M", "1e18"),
-    "layouts": ("1", "3", "10", "1e18"),
     "rank": ("0", "0", "1", "3", "63", "1e18"),
 }
 CONFIGS: tuple[Mapping[str, Any], ...] = tuple(preset.config for preset in PRESETS.values())
@@ -164,7 +164,7 @@ def question(drawn: random.Random) -> tuple[str, Question]:
     often = drawn.choice((0.05, 0.15, 0.4))
     for name, option in ALL.items():
         apart = name == "task" or option.kind in ("text", "refused") or name.startswith("gpu_")
-        apart = apart or name in ("layouts", *DEGREES)
+        apart = apart or name in DEGREES
         if drawn.random() < (often if name in own else 0.002) and not apart:
             asked[name] = value(drawn, name)
     if task == "layout":
@@ -177,11 +177,7 @@ def question(drawn: random.Random) -> tuple[str, Question]:
 
 
 def laid_out(drawn: random.Random, asked: Question) -> Question:
-    """A question about a layout: mostly as many GPUs as its degrees make together, or a list of a few GPUs' layouts."""
-    if drawn.random() < 0.05:
-        sizes = {name: drawn.choice(("1", "2", "4", "8")) for name in DEGREES if drawn.random() < 0.1}
-        few = {"gpus": drawn.choice(("4", "8", "16")), "layouts": value(drawn, "layouts")}
-        return asked | sizes | few | {"context": drawn.choice(("1k", "4k")), "global_batch": "256k"}
+    """A question about a layout: mostly as many GPUs as its degrees make together."""
     degrees = {name: drawn.choice((1, 2, 2, 3, 4, 8, 16)) for name in DEGREES if drawn.random() < 0.5}
     if drawn.random() < 0.05:
         degrees[drawn.choice([*DEGREES])] = drawn.choice((1, 1_000, 10**6, 10**18))
@@ -294,9 +290,6 @@ def mended(drawn: random.Random, asked: Question, refused: Refused) -> Question:
         return asked | {"context": drawn.choice(LENGTHS)}
     if name in ("answer", "gpu_bandwidth", "link") and (name not in asked or name == "answer"):
         return asked | {name: value(drawn, name)}
-    if name == "global_batch" and "layouts" in asked:
-        rest = {key: told for key, told in asked.items() if key not in ("accumulation", "micro_batches")}
-        return rest | {"global_batch": drawn.choice(("256k", "1M")), "context": "1k"}
     if name not in asked:
         own = [each for each in asked if each not in ("model", "config", "shape", "gpu", "task")]
         name = drawn.choice([each.replace("-", "_") for each in said if each != refused.name] or own or [name])
@@ -476,13 +469,17 @@ def as_lines(said: str) -> None:
 
 
 def each_listed(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
-    """A layout that is listed is answered alike where it is asked for by its degrees."""
-    rows = found.get("layouts") or ()
+    """A layout that is found for few GPUs is answered alike where its options are asked for."""
+    degrees = found.get("layout", {"data": FEW_GPUS + 1})
+    if math.prod(degrees.get(name, 1) for name in ("data", "tp", "cp", "pp")) > FEW_GPUS:
+        return
+    rows = bounded(lambda: plan(meters=False, find=True, **read_once(asked))["ways"])
     for row in drawn.sample(rows, min(2, len(rows))):
-        told = {name: each for name, each in asked.items() if name not in ("layouts", "global_batch")}
-        flags = ("tp", "cp", "pp", "ep", "zero", "schedule", "virtual_stages", "micro_batches", "checkpointing")
-        now = ask(told | {name: str(row[name]) for name in flags})
-        if (total(now), now["step_seconds"], now["fits"]) != (row["needs_bytes"], row["step_seconds"], True):
+        now = ask(asked | {name: str(value) for name, value in row["options"].items()})
+        most = max(rank["needs_bytes"] for rank in now["ranks"])
+        if (row["fits"] and most != row["needs_bytes"]) or not math.isclose(
+            now["tokens_per_second"], row["tokens_per_second"]
+        ):
             raise Broken(f"is not as listed: {row}")
 
 
@@ -514,7 +511,7 @@ def draw(seed: int, number: int, said: Counter[str]) -> None:
     else:
         raise told(Broken("what mends it leads nowhere"), seed, number, asked)
     said[f"answered {task}"] += 1
-    holds = drawn.choice(list(HOLD)) if not found.get("layouts") else "listed"
+    holds = drawn.choice(list(HOLD))
     said[f"held {holds}"] += 1
     try:
         HOLD[holds](drawn, asked, found)

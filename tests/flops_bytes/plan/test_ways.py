@@ -32,7 +32,8 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 def found(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(plan(meters=False, find=True, **asked)["ways"])
+    question = complete_question(asked, asked, read_model)
+    return [ways.way_row(way, asked) for way in ways.find_ways(question, asked)]
 
 
 @pytest.mark.parametrize("case", ASKED)
@@ -128,11 +129,3 @@ def test_the_command_lists_ways_in_words_and_as_json(capsys: pytest.CaptureFixtu
     answer = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["found"]["ways"]
-
-
-@pytest.mark.parametrize("asked", [{"tp": 8, "gpus": 8}, {"task": "serve"}, {"task": "rl"}])
-def test_of_other_tasks_and_of_layouts_no_ways_are_listed(asked: dict[str, Any]) -> None:
-    with pytest.raises(
-        ValueError, match="--find: it is of trainings that split no layer; leave it out, or give --layouts"
-    ):
-        plan(find=True, model="llama-3-8b", gpu="H100 SXM", **asked)
