@@ -21,9 +21,9 @@ def plan(*, meters: Any = True, find: Any = False, tell: Any = None, **asked: An
 
     What is not given is chosen for the model and the cards (flops_bytes.plan.assumptions), and stands under `assumed`.
     With `meters` a training's step goes through a simulated allocator, which takes a part of a second: what will be
-    allocated, reserved, and shown by nvidia-smi, and whether the run lives. With `find` other ways to train stand under
-    `ways`, of what is not given, that fit: the fastest first (flops_bytes.plan.ways, and of many GPUs rank_ways); the
-    answer is of the first if layers are split. `tell` is told how far that search is.
+    allocated, reserved, and shown by nvidia-smi, and whether the run lives. With `find` the ways to train that
+    fit stand under `ways`, the fastest first, of what is not given (flops_bytes.plan.ways, of many GPUs rank_ways); of
+    a layout the answer is that of the first. `tell` is called with how far that search is.
     Raises ValueError with a sentence that names the option and the mend.
     """
     from flops_bytes.plan import parallel, rl, stacks
