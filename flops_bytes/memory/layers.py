@@ -46,7 +46,7 @@ from flops_bytes.memory.tape import (
     weight,
     weight_matmul,
 )
-from flops_bytes.model.stack import Attention, Experts, LatentAttention, Layer
+from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ class Ranks(NamedTuple):
     sequence: bool = True  # and between matrices the tokens.
     context_ranks: int = 1  # They share each sequence, of which a layer has its part,
     ring: bool = False  # and keys and values go around; else they are gathered.
-    expert_ranks: int = 1  # They hold different experts.
+    expert_ranks: int = 1  # They hold different experts,
+    whole_experts: bool = False  # and so do tensor ranks, which share the matrices of none.
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,19 @@ def scattered(context: LayerContext, x: Tensor) -> Tensor:
         shape = (x.shape[0], x.shape[1] // ranks.tensor_ranks, x.shape[2])
         return tape.leave(tape.finish(made, [x], tape.new(shape, x.itemsize)))
     return x
+
+
+def takes_own_tokens(context: LayerContext, mlp: Dense | Experts) -> bool:
+    """Whether a tensor rank has whole experts, and gathers no tokens for them but those that are sent to it."""
+    return isinstance(context.ranks, Ranks) and context.ranks.whole_experts and isinstance(mlp, Experts)
+
+
+def gathered_for(mlp: Dense | Experts, context: LayerContext, x: Tensor) -> Tensor:
+    return x if takes_own_tokens(context, mlp) else gathered(context, x)
+
+
+def scattered_from(mlp: Dense | Experts, context: LayerContext, x: Tensor) -> Tensor:
+    return x if takes_own_tokens(context, mlp) else scattered(context, x)
 
 
 # --8<-- [end:ranks]
@@ -724,17 +738,25 @@ def sum_over_experts(tape: Tape, x: Tensor, tokens: int) -> Tensor:
     return tape.apply([x], (tokens, x.shape[-1]), x.itemsize, [], [like(x)])
 
 
+def shared_expert(context: LayerContext, x: Tensor, flat: Tensor, mlp: Experts) -> Tensor:
+    """The expert that all tokens go to, whose matrices tensor ranks share in any case."""
+    if not takes_own_tokens(context, mlp):
+        return dense(context, flat, mlp.shared_d_ff, "shared")
+    own = scattered(context, dense(context, gathered(context, x), mlp.shared_d_ff, "shared"))
+    return context.tape.view(own, flat.shape)
+
+
 def mixture(context: LayerContext, x: Tensor, mlp: Experts) -> Tensor:
     """The router, the experts, and a shared one."""
     tape, (batch, tokens, d) = context.tape, x.shape
     tape.enter()
     x = tape.bind(x)
     flat = tape.bind(tape.view(x, (batch * tokens, d)))
-    shared = [tape.bind(dense(context, flat, mlp.shared_d_ff, "shared"))] if context.family.shared_first else []
+    shared = [tape.bind(shared_expert(context, x, flat, mlp))] if context.family.shared_first else []
     chosen, shares = [tape.bind(each) for each in route(context, flat, mlp)]
     result = tape.bind(experts(context, flat, chosen, shares, mlp))
     if mlp.shared_d_ff:
-        own = shared[0] if shared else tape.bind(dense(context, flat, mlp.shared_d_ff, "shared"))
+        own = shared[0] if shared else tape.bind(shared_expert(context, x, flat, mlp))
         if mlp.shared_gate:
             gate = tape.bind(apply_saving_output(tape, base_linear(context, flat, f"{context.name}.shared_gate", 1)))
             weighed = tape.bind(multiply(tape, gate, own))
@@ -768,12 +790,12 @@ def forward(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     tape.forget(mixed)
     tape.forget(x)
     normed_x = tape.bind(norm(context, residual, "second") if kind.norms_before else residual)
-    mlp, whole = layer.mlp, gathered(context, normed_x)
+    mlp, whole = layer.mlp, gathered_for(layer.mlp, context, normed_x)
     if isinstance(mlp, Experts):
         made = mixture(context, whole, mlp)
     else:
         made = dense(context, whole, mlp.d_ff, "mlp", mlp.biases)
-    made = scattered(context, made)
+    made = scattered_from(mlp, context, made)
     if kind.norms_before:
         tape.forget(normed_x)
     return tape.leave(add(tape, residual, norm_or_dropout_after(context, made, "behind_second")))

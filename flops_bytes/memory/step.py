@@ -532,7 +532,14 @@ def chunked_loss_memory(tape: Tape, stack: Stack, family: ModelFamily, config: S
     return collect_memory(tape, forward)
 
 
-def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most: int) -> Tensor:
+def in_chunks(
+    tape: Tape,
+    stack: Stack,
+    config: StepConfig,
+    hidden: Tensor,
+    most: int,
+    loss: Callable[[Tape, Tensor], Tensor] | None = None,
+) -> Tensor:
     """The gradient of what the head sees, from head and loss forward and backward for some tokens at a time
     (models.chunked_backward), where both have names until the step has ended.
 
@@ -550,8 +557,8 @@ def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most
         tape.begin("loss")
         tape.enter()
         piece = tape.leaf_over(f"piece {n}", (rows, stack.d_model), hidden.itemsize, hidden.storage, True)
-        wide = tape.bind(cast(tape, logits_of(tape, stack, piece), FLOAT32))
-        lost = log_softmax(tape, wide)
+        logits = logits_of(tape, stack, piece)
+        lost = log_softmax(tape, tape.bind(cast(tape, logits, FLOAT32))) if loss is None else loss(tape, logits)
         lowest = lost.grad_fn
         assert lowest is not None
         tape.end([])

@@ -7,6 +7,7 @@ in flops_bytes.memory.layers, of one tensor rank: b sequences of T tokens, of wh
 # --8<-- [start:setup]
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from flops_bytes.memory.layers import (
@@ -14,18 +15,22 @@ from flops_bytes.memory.layers import (
     ModelFamily,
     fused_attention,
     gathered,
+    gathered_for,
     laid_out,
     latent_attention,
     mixture,
     norm,
     scattered,
+    scattered_from,
 )
 from flops_bytes.memory.own_layers import OWN_LLAMA
 from flops_bytes.memory.passes import each_layer, eager_mask, tables
 from flops_bytes.memory.step import (
     LOSS,
     StepConfig,
+    compiled_loss,
     external_tensor,
+    in_chunks,
     layer_context,
     layer_forward,
     logits_of,
@@ -82,15 +87,33 @@ class Torchtitan:
         return x
 
     def end(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
-        end = config.of_end()
-        if ranks_of(config).tensor_ranks == 1:
+        end, is_split = config.of_end(), ranks_of(config).tensor_ranks > 1
+        if not is_split and end.chunks == 1:
             return norm_head_and_loss(tape, stage.stack, self.family, end, x)
         context = end_context(tape, self.family, end)
         tape.enter()
         tape.moment = "norm"
         hidden = gathered(context, norm(context, x, "norm"))
+        if end.chunks > 1:
+            return tape.leave(chunked_loss(tape, stage, end, hidden, split_loss if is_split else None))
         logits = logits_of(tape, stage.stack, hidden)
-        return tape.leave(split_loss(tape, cast(tape, logits, FLOAT32)))
+        if end.loss == "compiled":
+            return tape.leave(compiled_loss(tape, logits))
+        return tape.leave(split_loss(tape, logits, end.loss != "as-logits"))
+
+
+def chunked_loss(
+    tape: Tape, stage: Stage, config: StepConfig, hidden: Tensor, loss: Callable[[Tape, Tensor], Tensor] | None
+) -> Tensor:
+    """Head and loss go forward and backward chunk by chunk, before all else goes backward."""
+    hidden = tape.keep_to_end(hidden)
+    made = tape.record([hidden], [], [like(hidden)])
+    if made is not None:
+        made.moment = "loss"
+        made.backward_fn = lambda tape, operation, gradient: in_chunks(
+            tape, stage.stack, config, hidden, config.chunks, loss
+        )
+    return tape.finish(made, [hidden], tape.new(LOSS, FLOAT32))
 
 
 def looked_up(tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
@@ -105,14 +128,22 @@ def end_context(tape: Tape, family: ModelFamily, config: StepConfig) -> LayerCon
     return layer_context(tape, family, config, "end", (nothing, nothing))
 
 
-def split_loss(tape: Tape, x: Tensor) -> Tensor:
-    """loss_parallel(): log-softmax keeps its result, beside which its exponentials are summed. Backward there are the
-    targets' gradient, its sum with the probabilities, and their product (torch/distributed/tensor/parallel/loss.py)."""
+def split_loss(tape: Tape, logits: Tensor, wide: bool = True) -> Tensor:
+    """loss_parallel(), of logits that have a name until the loss is there. All is computed in float32, and of 16 bits
+    cast back: what is shifted by the largest, its exponentials and the logarithms, which are kept. Backward there are
+    the targets' gradient, its sum with the probabilities, and their product
+    (torch/distributed/tensor/parallel/loss.py)."""
     tape.enter()
-    x = tape.bind(x)
-    result = tape.bind(tape.new(x.shape, FLOAT32))
+    logits = tape.bind(logits)
+    x = tape.bind(cast(tape, logits, FLOAT32)) if wide else logits
+    if not wide:
+        tape.bind(tape.new(x.shape, FLOAT32))
+    tape.bind(tape.new(x.shape, FLOAT32))
     tape.forget(tape.bind(tape.new(x.shape, FLOAT32)))
-    made = tape.record([x], [result], [like(x)], 2 * like(x).total_bytes())
+    kept = tape.bind(tape.new(x.shape, FLOAT32))
+    if not wide:
+        kept = tape.bind(tape.new(x.shape, x.itemsize))
+    made = tape.record([x], [kept], [like(x)], 2 * like(x).total_bytes())
     return tape.leave(tape.finish(made, [x], tape.new(LOSS, FLOAT32)))
 
 
@@ -169,7 +200,7 @@ class MegatronLM:
         y = tape.bind(add(tape, mixed, x))
         h = norm(context, y, "second")
         if isinstance(mlp, Experts):
-            change = scattered(context, mixture(context, gathered(context, h), mlp))
+            change = scattered_from(mlp, context, mixture(context, gathered_for(mlp, context, h), mlp))
         else:
             inner = self.inner(tape, config, h, mlp, name)
             change = row_linear(tape, config, inner, f"{name}.down", x.shape[-1], True)
