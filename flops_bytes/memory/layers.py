@@ -57,7 +57,7 @@ class ModelFamily:
     # float32 ("one_plus_scale_fp32"). "kernel" is all of it in one kernel, and "layer_norm" is LayerNorm's kernel.
     norm_kind: str = "scale"
     # How rotary embeddings are applied: by "halves"; by halves in float32 and back ("cast"); to the first features
-    # alone ("partly"); in "pairs" or "chunks".
+    # alone ("partly"); in "pairs" or "chunks"; as "complex" numbers in float32.
     rope: str = "halves"
     fused_qkv: bool = False  # One matmul makes queries, keys and values, so the values keep its whole result alive.
     fused_gate_up: bool = False  # One matmul makes the MLP's gate and up.
@@ -82,6 +82,7 @@ FAMILIES = {
     "qwen3_moe": ModelFamily(),
     "mixtral": MIXTRAL,
     "deepseek_v3": ModelFamily(rope="pairs", routed_by="sigmoid"),
+    "deepseek_v2": ModelFamily(rope="complex", routed_by="wide softmax"),
     "kimi_k2": ModelFamily(rope="pairs", routed_by="sigmoid"),
     "glm4_moe": ModelFamily(rope="partly", routed_by="sigmoid", rotary_share=0.5),
     "glm4_moe_lite": ModelFamily(rope="pairs", routed_by="sigmoid"),
@@ -339,6 +340,8 @@ def apply_rotary(context: LayerContext, x: Tensor) -> Tensor:
         turned = tape.bind(slice_of(tape, x, (*before, wide)))
         rest = tape.bind(slice_of(tape, x, (*before, x.shape[-1] - wide)))
         return tape.leave(concatenate(tape, [apply_rotary_halves(context, turned), rest]))
+    if context.family.rope == "complex":
+        return tape.leave(cast(tape, multiply(tape, cast(tape, x, FLOAT32), cosines), x.itemsize))
     turned = apply_rotary_halves(context, x)
     return tape.leave(cast(tape, turned, x.itemsize) if context.family.rope == "cast" else turned)
 
@@ -656,11 +659,12 @@ def route(context: LayerContext, x: Tensor, mlp: Experts) -> tuple[Tensor, Tenso
         experts = tape.bind(tape.new(chosen, INT64))
         shares = tape.bind(index_select(tape, scores, experts, chosen))
         return tape.leave_both(experts, multiply_scalar(tape, shares) if wide else cast(tape, shares, logits.itemsize))
-    matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
+    matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV2TopkRouter, DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
     both = [of_float32, cast(tape, matrix, FLOAT32)]
     logits = tape.bind(weight_matmul(tape, both, (tokens, mlp.experts), is_remembered(tape)))
-    scores = tape.bind(apply_saving_output(tape, logits))
+    is_softmax = context.family.routed_by == "wide softmax"
+    scores = tape.bind(softmax(tape, logits) if is_softmax else apply_saving_output(tape, logits))
     experts = tape.bind(tape.new(chosen, INT64))
     return tape.leave_both(experts, multiply_scalar(tape, index_select(tape, scores, experts, chosen)))
 

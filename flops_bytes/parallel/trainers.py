@@ -8,20 +8,18 @@ in flops_bytes.memory.layers, of one tensor rank: b sequences of T tokens, of wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from flops_bytes.memory.layers import (
     LayerContext,
     ModelFamily,
+    Ranks,
     fused_attention,
     gathered,
-    gathered_for,
     laid_out,
-    latent_attention,
-    mixture,
     norm,
     scattered,
-    scattered_from,
 )
 from flops_bytes.memory.own_layers import OWN_LLAMA
 from flops_bytes.memory.passes import each_layer, eager_mask, tables
@@ -50,6 +48,8 @@ from flops_bytes.memory.tape import (
     like,
     multiply,
     numel,
+    passed_on,
+    softmax,
     split,
     vector,
     weight,
@@ -154,13 +154,12 @@ def split_loss(tape: Tape, logits: Tensor, wide: bool = True) -> Tensor:
 class MegatronLM:
     """GPTModel in megatron/core/models/gpt of NVIDIA/Megatron-LM at 23e00ed, with Transformer Engine 2.11's modules and
     sequence parallelism. Products add their weights' gradients to float32 buffers (gradient_accumulation_fusion), and
-    give autograd an empty tensor of the weights' size, one for all weights of a shape (get_dummy_wgrad). Attention over
-    latents and experts are those of transformers, gathered as theirs are."""
-
-    family = OWN_LLAMA
+    give autograd an empty tensor of the weights' size, one for all weights of a shape (get_dummy_wgrad). Norms are one
+    kernel, and so is what stands between an expert's matrices (TEGroupedMLP, with moe_permute_fusion)."""
 
     def __init__(self, family: ModelFamily, loss: str) -> None:
-        self.kind, self.loss = family, loss
+        is_shifted = family.norm_kind == "layer_norm"
+        self.kind, self.loss = family if is_shifted else replace(family, norm_kind="kernel"), loss
 
     def embedding(self, tape: Tape, stage: Stage, config: StepConfig) -> Tensor:
         """VocabParallelEmbedding.forward()."""
@@ -196,20 +195,14 @@ class MegatronLM:
             mixed = megatron_attention(context, config, h, mixer)
         else:
             assert isinstance(mixer, LatentAttention)
-            mixed = scattered(context, latent_attention(context, gathered(context, h), mixer))
+            mixed = megatron_latents(context, config, h, mixer)
         y = tape.bind(add(tape, mixed, x))
         h = norm(context, y, "second")
         if isinstance(mlp, Experts):
-            change = scattered_from(mlp, context, mixture(context, gathered_for(mlp, context, h), mlp))
+            change = megatron_experts(tape, config, h, mlp, name)
         else:
-            inner = self.inner(tape, config, h, mlp, name)
-            change = row_linear(tape, config, inner, f"{name}.down", x.shape[-1], True)
+            change = megatron_mlp(tape, config, h, mlp.d_ff, 1 + mlp.gated, name)
         return tape.leave(add(tape, change, y))
-
-    def inner(self, tape: Tape, config: StepConfig, x: Tensor, mlp: Dense, name: str) -> Tensor:
-        """MLP.forward(): bias_swiglu_impl() is one kernel, which keeps what comes to it."""
-        both = column_linear(tape, config, x, f"{name}.gate_up", (1 + mlp.gated) * mlp.d_ff, True)
-        return tape.apply([both], (*both.shape[:-1], mlp.d_ff), both.itemsize, [both], [like(both)])
 
     def end(self, tape: Tape, stage: Stage, config: StepConfig, x: Tensor) -> Tensor:
         """_postprocess(): of fused cross entropy one kernel makes the gradient of logits where they lie; else they are
@@ -233,6 +226,11 @@ def megatron_attention(context: LayerContext, config: StepConfig, x: Tensor, mix
     tape.enter()
     qkv = tape.bind(column_linear(tape, config, x, f"{name}.qkv", wide + 2 * narrow, True))
     q, k, v = [tape.bind(each) for each in split(tape, qkv, (wide, narrow, narrow))]
+    if mixer.head_norms:
+        q, k = [
+            tape.bind(norm(context, tape.view(each, (*each.shape[:2], -1, mixer.head_dim)), f"{which}_norm"))
+            for which, each in (("q", q), ("k", k))
+        ]
     turned_q, turned_k = [tape.apply([each], each.shape, each.itemsize, [], [like(each)]) for each in (q, k)]
     of_heads = [
         tape.view(each, (each.shape[0], each.shape[-1] // mixer.head_dim, each.shape[1], mixer.head_dim))
@@ -240,6 +238,85 @@ def megatron_attention(context: LayerContext, config: StepConfig, x: Tensor, mix
     ]
     mixed = fused_attention(context, *of_heads)
     return tape.leave(row_linear(tape, config, mixed, f"{name}.out", d, True))
+
+
+def megatron_mlp(tape: Tape, config: StepConfig, x: Tensor, d_ff: int, matrices: int, name: str) -> Tensor:
+    """MLP.forward(): bias_swiglu_impl() is one kernel, which keeps what comes to it."""
+    both = column_linear(tape, config, x, f"{name}.gate_up", matrices * d_ff, True)
+    inner = activated(tape, both, d_ff)
+    return row_linear(tape, config, inner, f"{name}.down", x.shape[-1], True)
+
+
+def activated(tape: Tape, x: Tensor, features: int) -> Tensor:
+    return tape.apply([x], (*x.shape[:-1], features), x.itemsize, [x], [like(x)])
+
+
+def own_linear(tape: Tape, config: StepConfig, x: Tensor, name: str, outputs: int) -> Tensor:
+    """A matrix that each tensor rank has all of, and multiplies with its own tokens."""
+    return column_linear(tape, config._replace(seq_len=x.shape[1], ranks=Ranks()), x, name, outputs, True)
+
+
+def megatron_latents(context: LayerContext, config: StepConfig, x: Tensor, mixer: LatentAttention) -> Tensor:
+    """MLASelfAttention.forward(): latents of own tokens are gathered before the matrices that expand them. Queries are
+    rotated in place, keys and values are laid out by one kernel, which keeps nothing (fused_apply_mla_rope_for_kv)."""
+    tape, name = context.tape, context.name
+    of_key, of_query = mixer.nope_dim + mixer.v_head_dim, mixer.nope_dim + mixer.rope_dim
+    tape.enter()
+    x = q = tape.bind(x)
+    if mixer.q_lora_rank:
+        q = norm(context, own_linear(tape, config, x, f"{name}.q_a", mixer.q_lora_rank), "q_norm")
+    q = tape.bind(column_linear(tape, config, q, f"{name}.q_b", mixer.heads * of_query, True))
+    latents = tape.bind(own_linear(tape, config, x, f"{name}.kv_a", mixer.kv_lora_rank + mixer.rope_dim))
+    narrow, key = [tape.bind(each) for each in split(tape, latents, (mixer.kv_lora_rank, mixer.rope_dim))]
+    both = column_linear(tape, config, norm(context, narrow, "kv_norm"), f"{name}.kv_b", mixer.heads * of_key, True)
+    sizes = mixer.heads * of_query, mixer.heads * mixer.v_head_dim
+    joined = tape.bind(
+        tape.apply([both, key], (*both.shape[:-1], sum(sizes)), both.itemsize, [], [like(both), like(key)])
+    )
+    keys, values = [tape.bind(each) for each in split(tape, joined, sizes)]
+    of_heads = [
+        tape.view(each, (each.shape[0], mixer.heads, each.shape[1], each.shape[-1] // mixer.heads))
+        for each in (q, keys, values)
+    ]
+    mixed = fused_attention(context, *of_heads)
+    return tape.leave(row_linear(tape, config, mixed, f"{name}.out", x.shape[-1], True))
+
+
+def megatron_experts(tape: Tape, config: StepConfig, x: Tensor, mlp: Experts, name: str) -> Tensor:
+    """MoELayer.forward(), with MoEAlltoAllTokenDispatcher: tokens are copied once for each of their experts, sent,
+    gathered by the ranks that share an expert's matrices, sorted by experts, and all of it back. A token's weights
+    multiply between the matrices (weighted_bias_swiglu_impl), so that nothing keeps what comes out of the second."""
+    ranks, (batch, tokens, d) = ranks_of(config), x.shape
+    rows, copies = batch * tokens, batch * tokens * mlp.active
+    together = copies * (1 if ranks.whole_experts else token_ranks(config))
+    all_experts = mlp.experts * ranks.expert_ranks
+    tape.enter()
+    x = tape.bind(x)
+    scores = softmax(tape, cast(tape, own_linear(tape, config, x, f"{name}.router", all_experts), FLOAT32))
+    tape.bind(scores)
+    rows_of_copies = tape.bind(tape.new((rows, 2 * all_experts + 1), 4))  # row_id_map, of 32 bits
+    ways = [(copies, d)] * 2 + [(together, d)] * ((together > copies) + (mlp.experts > 1))
+    selected = tape.view(x, (rows, d))
+    for shape in ways:  # Copied, sent, gathered, sorted.
+        selected = tape.apply([selected], shape, x.itemsize, [rows_of_copies], [like(selected)])
+    both = grouped_linear(tape, selected, f"{name}.experts.gate_up", mlp.experts, (1 + mlp.gated) * mlp.d_ff)
+    found = grouped_linear(tape, activated(tape, both, mlp.d_ff), f"{name}.experts.down", mlp.experts, d)
+    for shape in [*reversed(ways[:-1]), (rows, d)]:
+        found = tape.apply([found], shape, x.itemsize, [rows_of_copies], [like(found)])
+    found = tape.view(found, x.shape)
+    if mlp.shared_d_ff:
+        own = megatron_mlp(tape, config, x, mlp.shared_d_ff, 2, f"{name}.shared")
+        made = tape.record([found, own], [], [passed_on(found), passed_on(own)])  # added in place
+        found = tape.finish(made, [found, own], tape.tensor(found.shape, found.itemsize, found.storage))
+    return tape.leave(found)
+
+
+def grouped_linear(tape: Tape, x: Tensor, name: str, experts: int, outputs: int) -> Tensor:
+    """TEGroupedLinear: of each expert a matrix, whose gradient is added to its float32 sum."""
+    matrix = weight(tape, name, (experts, x.shape[-1], outputs))
+    made = tape.record_product([x, matrix], [x, matrix], [like(x), None], "matrices", 1)
+    result = tape.matmul_result((x.shape[0], outputs), x.itemsize, True, "matrices", 1)
+    return tape.finish(made, [x, matrix], result)
 
 
 # --8<-- [end:megatron]
