@@ -499,11 +499,14 @@ def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpu
     return min(within, between / away)
 
 
-def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> Sent:
-    """The rate of each group, tensor innermost, then context, data and pipeline."""
+def rates(
+    layout: Layout, within: float, between: float, node_gpus: int = 8, between_tensor: float | None = None
+) -> Sent:
+    """The rate of each group, tensor innermost, then context, data and pipeline. Of tensor ranks in several nodes, which
+    are few, it can be another: a collective over more nodes can be slower."""
     t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
     return Sent(
-        tensor=group_rate(1, t, within, between, node_gpus),
+        tensor=group_rate(1, t, within, between_tensor or between, node_gpus),
         context=group_rate(t, c, within, between, node_gpus),
         pipeline=group_rate(t * c * d, p, within, between, node_gpus),
         expert=scatter_rate(layout.expert_tensor, layout.expert, within, between, node_gpus),

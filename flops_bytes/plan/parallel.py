@@ -93,6 +93,9 @@ PARALLEL = {
     "bus_bandwidth": Option(
         "bandwidth", None, "of an all-reduce over all nodes, as nccl-tests prints it (busbw); if not given, as --link's"
     ),
+    "tp_bandwidth": Option(
+        "bandwidth", None, "the same of an all-gather over the nodes of --tp; if not given, as --bus-bandwidth"
+    ),
     "matmul_share": Option(
         "share", None, "of the peak, by matmuls while nothing waits; if not given, published rates of kernels"
     ),
@@ -222,7 +225,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
-    a |= {name: layout_options[name] for name in ("layouts", "rank", "bus_bandwidth")}
+    a |= {name: layout_options[name] for name in ("layouts", "rank", "bus_bandwidth", "tp_bandwidth")}
     refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"])
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
@@ -339,6 +342,13 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     return LINK_EFFICIENCY * node_rate, leaving_bytes_per_second / a["node_gpus"]
 
 
+def rates_of(question: LayoutQuestion, layout: Layout) -> Sent:
+    """Bytes a second that a GPU sends to each of its groups."""
+    a, tensor = question.a, question.a["tp_bandwidth"]
+    between = question.node_bytes_per_second, question.network_bytes_per_second
+    return rates(layout, *between, a["node_gpus"], tensor and tensor / a["node_gpus"])
+
+
 def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
     """Raises ValueError in the command's words for what cannot be."""
     try:
@@ -444,7 +454,7 @@ def seconds_by_line(
         once_a_step(layout),
         a["context"],
         question.flop_per_second,
-        rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"]),
+        rates_of(question, layout),
         a["micro_batch"],
         checkpointing,
         attention_flop_per_second=attention_share and attention_share * question.peak_flop_per_second,
@@ -677,7 +687,7 @@ def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, 
     adapters = adapters_of(question.shape, layout, rank_step(question, checkpointing))
     size = a["context"], a["micro_batch"], checkpointing
     sent_bytes = sent(question.shape, each, rank, *size, adapters=adapters)
-    bandwidths: Sent = rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"])
+    bandwidths: Sent = rates_of(question, layout)
     ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.expert_tensor, "data": layout.tensor}
     ranks_inside["replicas"] = layout.tensor * layout.shards
     ranks_inside["pipeline"] = layout.tensor * layout.context * layout.data

@@ -153,6 +153,9 @@ def test_a_measured_bus_bandwidth_is_shared_by_the_cards_of_a_node() -> None:
     for answer, network in ((measured, 80e9 / 8), (nominal, 0.8 * 50e9)):
         rate = {each["by"]: each["bytes_per_second"] for each in answer["sent"]}
         assert rate == {"tensor": 0.8 * 450e9, "pipeline": network, "data": network}
+    wide = SPLIT | {"tp": 16, "pp": 2, "bus_bandwidth": "80GB/s", "tp_bandwidth": "160GB/s"}
+    rate = {each["by"]: each["bytes_per_second"] for each in plan_layouts(**wide, meters=False)["sent"]}
+    assert rate == {"tensor": 160e9, "pipeline": 80e9 / 8, "data": 80e9 / 8}  # of two nodes, and of each card
     with pytest.raises(ValueError, match=r"^--bus-bandwidth: 'much' is not a number above 0"):
         plan_layouts(**SPLIT, bus_bandwidth="much")
 
