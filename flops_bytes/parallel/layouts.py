@@ -502,8 +502,8 @@ def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpu
 def rates(
     layout: Layout, within: float, between: float, node_gpus: int = 8, between_tensor: float | None = None
 ) -> Sent:
-    """The rate of each group, tensor innermost, then context, data and pipeline. Of tensor ranks in several nodes, which
-    are few, it can be another: a collective over more nodes can be slower."""
+    """The rate of each group, tensor innermost, then context, data and pipeline. Of tensor ranks in several nodes it
+    can be another than of all: a collective over more nodes can be slower."""
     t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
     return Sent(
         tensor=group_rate(1, t, within, between_tensor or between, node_gpus),

@@ -184,7 +184,8 @@ def frozen_bytes_of(stages: Iterable[Stage], numbers: int, shards: int, step: Ra
 
 def state_lines(shape: Model, layout: Layout, rank: int, step: RankStep) -> dict[str, int]:
     """Bytes that are there all the time, by line."""
-    recipe, held = RECIPES["fp32" if step.adapters else step.recipe], rank_parameters(shape, layout, rank)
+    in_float32 = step.adapters and not layout.habits.sums_in_float32
+    recipe, held = RECIPES["fp32" if in_float32 else step.recipe], rank_parameters(shape, layout, rank)
     trained = {"dense": trained_numbers(shape, layout, rank, step), "experts": 0} if step.adapters else held
     gradients = 4 if layout.habits.sums_in_float32 else recipe.gradients
     state = state_bytes(trained, layout, recipe.weights, gradients, recipe.master + recipe.optimizer)
@@ -203,7 +204,7 @@ def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun
     """What a rank of a pipeline does in a step; all ranks of its other groups do the same."""
     stages, habits, config = rank_stages(shape, layout, rank), layout.habits, config_of(layout, step)
     recipe, in_pipeline = RECIPES[step.recipe], layout.pipeline > 1
-    adds = (habits.sums_in_float32 or sums_gathered(layout)) and not step.adapters
+    adds = habits.sums_in_float32 or (sums_gathered(layout) and not step.adapters)
     numbers = sum(rank_parameters(shape, layout, rank).values())
     width = 4 if step.recipe == "fp32" else 2
     sharding = Sharding(
@@ -218,13 +219,13 @@ def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun
     part = own // layout.tensor if layout.sequence else own
     passes = layout.micro_batches * layout.virtual
     buffers = kept_by_trainer(layout, own, numbers, width)
-    if layout.trainer == "megatron-lm":
+    if layout.trainer == "megatron-lm" and not step.adapters:
         buffers["empty gradients"] = width * numbers_of_shapes(stages)
     if in_pipeline and habits.keeps_boundaries:
         buffers["boundaries"] = part * passes * ((rank > 0) + (rank < layout.pipeline - 1))
     if sums_gathered(layout):
         buffers["gathered"] = frozen_bytes_of(stages, numbers, 1, step) if step.adapters else width * numbers
-        buffers["gradients"] = 4 * numbers * adds
+        buffers["gradients"] = 0 if step.adapters else 4 * numbers
     waits = min(warm_up(layout, rank), layout.micro_batches * layout.virtual - 1)
     fewest = -(-(waits + 1 + MORE_TURNS) // layout.virtual)
     each = layout.pipeline if layout.virtual > 1 else 1

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 from flops_bytes.memory.layers import (
+    ADAPTED,
     LayerContext,
     ModelFamily,
     Ranks,
@@ -45,14 +46,18 @@ from flops_bytes.memory.tape import (
     apply_saving_input,
     cast,
     concatenate,
+    dropout,
     like,
     multiply,
+    multiply_scalar,
     numel,
     passed_on,
+    saved_factors,
     softmax,
     split,
     vector,
     weight,
+    weight_matmul,
 )
 from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer, Stack
 from flops_bytes.parallel.rank_steps import Modules, Stage, ranks_of, token_ranks
@@ -314,7 +319,7 @@ def megatron_experts(tape: Tape, config: StepConfig, x: Tensor, mlp: Experts, na
 def grouped_linear(tape: Tape, x: Tensor, name: str, experts: int, outputs: int) -> Tensor:
     """TEGroupedLinear: of each expert a matrix, whose gradient is added to its float32 sum."""
     matrix = weight(tape, name, (experts, x.shape[-1], outputs))
-    made = tape.record_product([x, matrix], [x, matrix], [like(x), None], "matrices", 1)
+    made = tape.record_product([x, matrix], saved_factors(x, matrix), [like(x), None], "matrices", 1)
     result = tape.matmul_result((x.shape[0], outputs), x.itemsize, True, "matrices", 1)
     return tape.finish(made, [x, matrix], result)
 
@@ -431,17 +436,20 @@ def column_linear(
     tensor = token_ranks(config)
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     of_matrix = None if fuses_gradients else Like(matrix.shape, matrix.itemsize, as_view=True)
+    is_trained = matrix.grad_fn is not None
     tape.enter()
     x = tape.bind(x)
     whole = 0 if tensor == 1 else like(x).total_bytes() * tensor
-    temporary = (1 + fuses_gradients) * whole + gives_empty * like(matrix).total_bytes()
-    made = tape.record_product([x, matrix], [x, matrix], [like(x), of_matrix], "matrices", 1, temporary)
+    temporary = (1 + (fuses_gradients and is_trained)) * whole + (gives_empty and is_trained) * like(
+        matrix
+    ).total_bytes()
+    made = tape.record_product([x, matrix], saved_factors(x, matrix), [like(x), of_matrix], "matrices", 1, temporary)
     if made is not None and tensor > 1:
         made.line = SENT  # What it makes backward.
     if fuses_gradients:
         tape.bind(tape.new((whole,), 1))
     result = tape.matmul_result((x.shape[0], config.seq_len, outputs), x.itemsize, True, "matrices", 1)
-    return tape.leave(tape.finish(made, [x, matrix], result))
+    return tape.leave(with_adapter(tape, config, x, name, tape.finish(made, [x, matrix], result), False))
 
 
 def row_linear(
@@ -455,12 +463,39 @@ def row_linear(
     tape.enter()
     x = tape.bind(x)
     gathered_bytes = like(x).total_bytes() // x.shape[-1] * outputs if fuses_gradients and tensor > 1 else 0
-    made = tape.record_product([x, matrix], [x, matrix], [like(x), of_matrix], "matrices", 1, gathered_bytes)
+    factors = saved_factors(x, matrix)
+    made = tape.record_product([x, matrix], factors, [like(x), of_matrix], "matrices", 1, gathered_bytes)
     if tensor > 1:
         sum_of_all = Storage(numel(x.shape[:-1]) * outputs * x.itemsize, SENT)
         tape.bind(tape.tensor((*x.shape[:-1], outputs), x.itemsize, sum_of_all))
     result = tape.matmul_result(own, x.itemsize, True, "matrices", 1)
-    return tape.leave(tape.finish(made, [x, matrix], result))
+    return tape.leave(with_adapter(tape, config, x, name, tape.finish(made, [x, matrix], result), True))
+
+
+def with_adapter(tape: Tape, config: StepConfig, x: Tensor, name: str, result: Tensor, shares_inputs: bool) -> Tensor:
+    """ParallelLinearAdapter in src/megatron/bridge/peft/utils.py of NVIDIA-NeMo/Megatron-Bridge at 067f987, of numbers
+    as wide as the model's, beside a matrix of Megatron's. What is gathered for the matrix is kept for the adapter's
+    first, which ranks share as the matrix, by outputs or inputs; its second they share by outputs, and gather what it
+    makes of a row's."""
+    adapters, tensor = config.adapters, token_ranks(config)
+    if adapters is None or name.rpartition(".")[2] not in ADAPTED[adapters.target_modules]:
+        return result
+    own = tape.bind(result)
+    batch, features = own.shape[0], own.shape[-1]
+    if not shares_inputs and tensor > 1:
+        x = tape.apply(
+            [x], (batch, config.seq_len, x.shape[-1]), x.itemsize, [], [like(x)], like(x).total_bytes() * tensor
+        )
+    x = dropout(tape, x) if adapters.drops_out_inputs else x
+    rows = adapters.rank if shares_inputs else -(-adapters.rank // tensor)
+    columns = -(-features // tensor) if shares_inputs else features
+    down = tape.leaf(f"{name}.down", (rows, x.shape[-1]), x.itemsize)
+    narrow = weight_matmul(tape, [x, down], (*x.shape[:-1], adapters.rank), False)
+    up = tape.leaf(f"{name}.up", (columns, adapters.rank), x.itemsize)
+    made = weight_matmul(tape, [narrow, up], (batch, config.seq_len, features), False)
+    if shares_inputs and tensor > 1:
+        made = tape.apply([made], own.shape, own.itemsize, [], [like(made)])
+    return add(tape, own, multiply_scalar(tape, made))
 
 
 def reduce_scatter(tape: Tape, config: StepConfig, x: Tensor) -> Tensor:

@@ -252,8 +252,11 @@ def refuse_unwritten(a: Mapping[str, Any], stack: Stack, trainer: str, tensor: i
         raise ValueError(f"--trainer: {trainer}'s modules are not derived for such layers; choose torchtitan")
     if trainer != "torchtitan" and a["recipe"].startswith("autocast"):
         raise ValueError(f"--recipe: {a['recipe']} is not derived with {trainer}; choose bf16-master")
-    if trainer != "torchtitan" and a["lora"]:
-        raise ValueError(f"--lora: how {trainer} would write adapters is not derived; choose --trainer torchtitan")
+    if trainer == "nanotron" and a["lora"]:
+        raise ValueError("--lora: nanotron trains no adapters; choose another --trainer")
+    if trainer == "megatron-lm" and (a["base"] != "as-recipe" or a["lora_inputs"] == "float32"):
+        name = "base" if a["base"] != "as-recipe" else "lora-inputs"
+        raise ValueError(f"--{name}: Megatron's adapters stand beside 16 bits and multiply so; leave it out")
     known = LOSSES[trainer] if trainer != "torchtitan" or tensor > 1 else OPTIONS["loss"].kind
     if loss not in known:
         why = "multiplies with a whole head" if loss == "fused" and tensor > 1 else "is none of that trainer's"

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from flops_bytes.memory.layers import Adapters
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
 from flops_bytes.model.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
@@ -25,8 +26,16 @@ from flops_bytes.parallel.layouts import (
     sent,
     step_seconds,
 )
-from flops_bytes.parallel.rank_steps import lines_at_peak, stage_numbers
-from flops_bytes.parallel.ranks import RankStep, held_bytes, layer_activation_bytes, rank_run, steps_of_rank
+from flops_bytes.parallel.rank_steps import Stage, asked_pass, lines_at_peak, stage_numbers
+from flops_bytes.parallel.ranks import (
+    RankStep,
+    held_bytes,
+    layer_activation_bytes,
+    outlines,
+    rank_run,
+    rank_stages,
+    steps_of_rank,
+)
 from flops_bytes.parallel.stacks import Split
 from flops_bytes.plan import parallel
 from flops_bytes.plan import plan as plan_any
@@ -89,7 +98,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two batches": ({"tp": 8, "global_batch": "4M", "micro_batches": 4}, "--global-batch: --micro-batches or"),
     "adapters": (
         {"tp": 8, "lora": 8, "trainer": "nanotron"},
-        "--lora: how nanotron would write adapters is not derived; choose --trainer torchtitan",
+        "--lora: nanotron trains no adapters; choose another --trainer",
+    ),
+    "packed": (
+        {"tp": 8, "lora": 8, "base": "4bit", "trainer": "megatron-lm"},
+        "--base: Megatron's adapters stand beside 16 bits and multiply so; leave it out",
     ),
     "a whole head": (
         {"tp": 8, "loss": "fused"},
@@ -497,6 +510,27 @@ def test_tensor_and_pipeline_ranks_share_adapters_and_what_is_frozen() -> None:
         part = plan_layouts(**asked, base=base, matmul_share=0.5, meters=False)
         saved = 1 - part["seconds"]["matmuls"] / full["seconds"]["matmuls"]
         assert 0.27 < saved < 1 / 3  # a third of the matrices' FLOPs, none of attention's, less what adapters take
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_megatron_keeps_for_an_adapter_what_its_matrices_see(tensor: int) -> None:
+    layout, tokens, rank, shape = Layout(tensor=tensor, trainer="megatron-lm"), 1024, 16, LLAMA_3_8B
+    step = RankStep(tokens, adapters=Adapters(rank))
+    told, (whole,) = rank_run(shape, layout, 0, step), rank_stages(shape, layout, 0)
+    assert "empty gradients" not in told.buffers and told.run.state["gradients"] == 2 * told.run.state["adapters"]
+    one, two = (
+        outlines(2, *asked_pass(told, Stage(replace(whole.stack, layers=whole.stack.layers[:n]), False, False), True))[
+            0
+        ]
+        for n in (1, 2)
+    )
+    d, wide, narrow, inner = 4096, 4096, 1024, 14336
+    norms = 2 * (2 * d + 4) * tokens // tensor  # what comes to them, and a scale a row
+    attention = (2 * (2 * wide + 2 * narrow) + 4 * shape.heads) * tokens // tensor  # queries, keys, values, its result
+    activation = 2 * 2 * inner * tokens // tensor
+    seen = 2 * (2 * d + inner // tensor) * tokens  # gathered of both norms, and what comes to the last matrix
+    between = 2 * 4 * rank * tokens  # of the four adapters
+    assert two.left - one.left == norms + attention + activation + seen + between
 
 
 def test_more_ranks_than_those_of_the_data_hold_different_experts() -> None:
