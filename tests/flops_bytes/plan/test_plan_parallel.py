@@ -35,6 +35,7 @@ from flops_bytes.parallel.ranks import (
     rank_run,
     rank_stages,
     steps_of_rank,
+    trained_numbers,
 )
 from flops_bytes.parallel.stacks import Split
 from flops_bytes.plan import parallel
@@ -525,6 +526,8 @@ def test_megatron_keeps_for_an_adapter_what_its_matrices_see(tensor: int) -> Non
         for n in (1, 2)
     )
     d, wide, narrow, inner = 4096, 4096, 1024, 14336
+    numbers = rank * (4 * d + wide + 2 * narrow + 3 * inner + wide) // tensor  # each adapter's two matrices are shared
+    assert trained_numbers(shape, layout, 0, step) == shape.layers * numbers
     norms = 2 * (2 * d + 4) * tokens // tensor  # what comes to them, and a scale a row
     attention = (2 * (2 * wide + 2 * narrow) + 4 * shape.heads) * tokens // tensor  # queries, keys, values, its result
     activation = 2 * 2 * inner * tokens // tensor
