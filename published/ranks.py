@@ -47,6 +47,9 @@ METERS: dict[str, Callable[[Any], int]] = {
 
 
 # --8<-- [start:rows]
+Cells = Mapping[str, str]
+
+
 class Run(NamedTuple):
     """A published run: how it was set, how it ended, and what was read."""
 
@@ -56,9 +59,6 @@ class Run(NamedTuple):
     memory: Mapping[str, Sequence[tuple[int, float]]]  # by meter: bytes of a GPU of this pipeline rank
     mfu_percent: float | None
     old_engine: bool = False  # of its pipeline, before it was mended
-
-
-Cells = Mapping[str, str]
 
 
 def read_cells(folder: Path, source: str) -> list[dict[str, str]]:
@@ -77,8 +77,19 @@ def read_head(folder: Path, source: str) -> dict[str, Any]:
 def read_runs(folder: Path) -> Iterator[Run]:
     """All rows of all sources, from measurements/published."""
     for source, run_of in RUN_OF.items():
-        head = read_head(folder, source)
-        yield from (run_of(head, place, cells) for place, cells in enumerate(read_cells(folder, source)))
+        rows = read_cells(folder, source)
+        head = read_head(folder, source) | {"gathered_by_nodes": gathered_by_nodes(rows)}
+        yield from (run_of(head, place, cells) for place, cells in enumerate(rows))
+
+
+def gathered_by_nodes(rows: Iterable[Cells]) -> dict[int, float]:
+    """Bytes a second of an all-gather over so many nodes: the middle of what rows on as many have measured."""
+    found: dict[int, list[float]] = {}
+    for cells in rows:
+        if cells.get("allgather_gb_s"):
+            gpus = int(cells["dp"]) * int(cells["tp"]) * int(cells["pp"])
+            found.setdefault(gpus // NODE_GPUS, []).append(float(cells["allgather_gb_s"]) * 1e9)
+    return {nodes: median(each) for nodes, each in found.items()}
 
 
 def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
@@ -90,6 +101,8 @@ def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
     settings |= {"micro_batch": int(cells["mbs"]), "micro_batches": int(cells["gradacc"])}
     if settings["gpus"] > NODE_GPUS and cells["allreduce_gb_s"]:
         settings |= {"bus_bandwidth": float(cells["allreduce_gb_s"]) * 1e9}
+    if degrees["tp"] > NODE_GPUS:
+        settings |= {"tp_bandwidth": head["gathered_by_nodes"][degrees["tp"] // NODE_GPUS]}
     label = f"{cells['model']}, DP {cells['dp']}, PP {cells['pp']}, TP {cells['tp']}, ZeRO {cells['zero']}"
     return Run(
         named("ultra-scale", label, settings, {"tokens_per_second_a_gpu": cells["tokens_per_second_per_gpu"]}),

@@ -129,7 +129,7 @@ def asked_of(
 
 def is_plain(name: str, value: Any) -> bool:
     """Whether an option says no more than none, where layouts are planned."""
-    return name in OPTIONS and (value == OPTIONS[name].default or (name == "trained" and value == "all"))
+    return name in OPTIONS and bool(value == OPTIONS[name].default)
 
 
 def card_of(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from flops_bytes.memory.tape import (
     weight,
     weight_matmul,
 )
-from flops_bytes.model.stack import Attention, Experts, LatentAttention, Layer
+from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ModelFamily:
     # float32 ("one_plus_scale_fp32"). "kernel" is all of it in one kernel, and "layer_norm" is LayerNorm's kernel.
     norm_kind: str = "scale"
     # How rotary embeddings are applied: by "halves"; by halves in float32 and back ("cast"); to the first features
-    # alone ("partly"); in "pairs" or "chunks".
+    # alone ("partly"); in "pairs" or "chunks"; as "complex" numbers in float32.
     rope: str = "halves"
     fused_qkv: bool = False  # One matmul makes queries, keys and values, so the values keep its whole result alive.
     fused_gate_up: bool = False  # One matmul makes the MLP's gate and up.
@@ -82,6 +82,7 @@ FAMILIES = {
     "qwen3_moe": ModelFamily(),
     "mixtral": MIXTRAL,
     "deepseek_v3": ModelFamily(rope="pairs", routed_by="sigmoid"),
+    "deepseek_v2": ModelFamily(rope="complex", routed_by="wide softmax"),
     "kimi_k2": ModelFamily(rope="pairs", routed_by="sigmoid"),
     "glm4_moe": ModelFamily(rope="partly", routed_by="sigmoid", rotary_share=0.5),
     "glm4_moe_lite": ModelFamily(rope="pairs", routed_by="sigmoid"),
@@ -132,7 +133,8 @@ class Ranks(NamedTuple):
     sequence: bool = True  # and between matrices the tokens.
     context_ranks: int = 1  # They share each sequence, of which a layer has its part,
     ring: bool = False  # and keys and values go around; else they are gathered.
-    expert_ranks: int = 1  # They hold different experts.
+    expert_ranks: int = 1  # They hold different experts,
+    whole_experts: bool = False  # and so do tensor ranks, which share the matrices of none.
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,19 @@ def scattered(context: LayerContext, x: Tensor) -> Tensor:
         shape = (x.shape[0], x.shape[1] // ranks.tensor_ranks, x.shape[2])
         return tape.leave(tape.finish(made, [x], tape.new(shape, x.itemsize)))
     return x
+
+
+def takes_own_tokens(context: LayerContext, mlp: Dense | Experts) -> bool:
+    """Whether a tensor rank has whole experts, and gathers no tokens for them but those that are sent to it."""
+    return isinstance(context.ranks, Ranks) and context.ranks.whole_experts and isinstance(mlp, Experts)
+
+
+def gathered_for(mlp: Dense | Experts, context: LayerContext, x: Tensor) -> Tensor:
+    return x if takes_own_tokens(context, mlp) else gathered(context, x)
+
+
+def scattered_from(mlp: Dense | Experts, context: LayerContext, x: Tensor) -> Tensor:
+    return x if takes_own_tokens(context, mlp) else scattered(context, x)
 
 
 # --8<-- [end:ranks]
@@ -325,6 +340,8 @@ def apply_rotary(context: LayerContext, x: Tensor) -> Tensor:
         turned = tape.bind(slice_of(tape, x, (*before, wide)))
         rest = tape.bind(slice_of(tape, x, (*before, x.shape[-1] - wide)))
         return tape.leave(concatenate(tape, [apply_rotary_halves(context, turned), rest]))
+    if context.family.rope == "complex":
+        return tape.leave(cast(tape, multiply(tape, cast(tape, x, FLOAT32), cosines), x.itemsize))
     turned = apply_rotary_halves(context, x)
     return tape.leave(cast(tape, turned, x.itemsize) if context.family.rope == "cast" else turned)
 
@@ -642,11 +659,12 @@ def route(context: LayerContext, x: Tensor, mlp: Experts) -> tuple[Tensor, Tenso
         experts = tape.bind(tape.new(chosen, INT64))
         shares = tape.bind(index_select(tape, scores, experts, chosen))
         return tape.leave_both(experts, multiply_scalar(tape, shares) if wide else cast(tape, shares, logits.itemsize))
-    matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
+    matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV2TopkRouter, DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
     both = [of_float32, cast(tape, matrix, FLOAT32)]
     logits = tape.bind(weight_matmul(tape, both, (tokens, mlp.experts), is_remembered(tape)))
-    scores = tape.bind(apply_saving_output(tape, logits))
+    is_softmax = context.family.routed_by == "wide softmax"
+    scores = tape.bind(softmax(tape, logits) if is_softmax else apply_saving_output(tape, logits))
     experts = tape.bind(tape.new(chosen, INT64))
     return tape.leave_both(experts, multiply_scalar(tape, index_select(tape, scores, experts, chosen)))
 
@@ -724,17 +742,25 @@ def sum_over_experts(tape: Tape, x: Tensor, tokens: int) -> Tensor:
     return tape.apply([x], (tokens, x.shape[-1]), x.itemsize, [], [like(x)])
 
 
+def shared_expert(context: LayerContext, x: Tensor, flat: Tensor, mlp: Experts) -> Tensor:
+    """The expert that all tokens go to, whose matrices tensor ranks share in any case."""
+    if not takes_own_tokens(context, mlp):
+        return dense(context, flat, mlp.shared_d_ff, "shared")
+    own = scattered(context, dense(context, gathered(context, x), mlp.shared_d_ff, "shared"))
+    return context.tape.view(own, flat.shape)
+
+
 def mixture(context: LayerContext, x: Tensor, mlp: Experts) -> Tensor:
     """The router, the experts, and a shared one."""
     tape, (batch, tokens, d) = context.tape, x.shape
     tape.enter()
     x = tape.bind(x)
     flat = tape.bind(tape.view(x, (batch * tokens, d)))
-    shared = [tape.bind(dense(context, flat, mlp.shared_d_ff, "shared"))] if context.family.shared_first else []
+    shared = [tape.bind(shared_expert(context, x, flat, mlp))] if context.family.shared_first else []
     chosen, shares = [tape.bind(each) for each in route(context, flat, mlp)]
     result = tape.bind(experts(context, flat, chosen, shares, mlp))
     if mlp.shared_d_ff:
-        own = shared[0] if shared else tape.bind(dense(context, flat, mlp.shared_d_ff, "shared"))
+        own = shared[0] if shared else tape.bind(shared_expert(context, x, flat, mlp))
         if mlp.shared_gate:
             gate = tape.bind(apply_saving_output(tape, base_linear(context, flat, f"{context.name}.shared_gate", 1)))
             weighed = tape.bind(multiply(tape, gate, own))
@@ -768,12 +794,12 @@ def forward(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     tape.forget(mixed)
     tape.forget(x)
     normed_x = tape.bind(norm(context, residual, "second") if kind.norms_before else residual)
-    mlp, whole = layer.mlp, gathered(context, normed_x)
+    mlp, whole = layer.mlp, gathered_for(layer.mlp, context, normed_x)
     if isinstance(mlp, Experts):
         made = mixture(context, whole, mlp)
     else:
         made = dense(context, whole, mlp.d_ff, "mlp", mlp.biases)
-    made = scattered(context, made)
+    made = scattered_from(mlp, context, made)
     if kind.norms_before:
         tape.forget(normed_x)
     return tape.leave(add(tape, residual, norm_or_dropout_after(context, made, "behind_second")))

@@ -15,12 +15,14 @@ from flops_bytes.memory.layers import (
     dropout_within,
     eager_attention,
     gathered,
+    gathered_for,
     laid_out,
     layer_linear,
     mixture,
     norm,
     repeat_interleave,
     scattered,
+    scattered_from,
 )
 from flops_bytes.memory.tape import (
     FLOAT32,
@@ -72,9 +74,9 @@ def own_llama(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     heads = flatten_heads(context, heads)
     out = scattered(context, linear_module(context, heads, name, "out", d, mixer.out_bias))
     y = tape.bind(add(tape, x, out))
-    h2 = tape.bind(gathered(context, norm(context, y, "second")))
+    h2 = tape.bind(gathered_for(layer.mlp, context, norm(context, y, "second")))
     tape.forget(h)
-    change = tape.bind(scattered(context, own_mlp(context, h2, layer)))
+    change = tape.bind(scattered_from(layer.mlp, context, own_mlp(context, h2, layer)))
     return tape.leave(add(tape, y, change))
 
 

@@ -24,6 +24,7 @@ from flops_bytes.memory.step import (
     prepared,
     rotary_bytes,
     rotary_features,
+    rotary_itemsize,
     tape_of,
 )
 from flops_bytes.memory.tape import (
@@ -119,7 +120,7 @@ def embedded(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) 
 
 def tables(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> tuple[Tensor, Tensor]:
     """Cosines and sines, which have names while layers go forward."""
-    size, itemsize = rotary_bytes(stack, family, config) // 2, FLOAT32 if family.rope == "cast" else config.number_bytes
+    size, itemsize = rotary_bytes(stack, family, config) // 2, rotary_itemsize(family, config)
     features = max(rotary_features(layer, family) for layer, _ in stack.layers)
     shape = (1, config.seq_len, features // (2 if family.rope in ("chunks", "pairs") else 1))
     if family.code[:3] != "own":  # whose angles are the product of positions and frequencies

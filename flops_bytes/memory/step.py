@@ -65,6 +65,7 @@ from flops_bytes.model.stack import (
 # The steps of these families were compared with counted ones. Kimi K2 has DeepSeek-V3's architecture.
 SUPPORTED: tuple[str, ...] = (
     "qwen3_moe",
+    "deepseek_v2",
     "deepseek_v3",
     "kimi_k2",
     "glm4_moe",
@@ -197,6 +198,11 @@ def rotary_features(layer: Layer, family: ModelFamily) -> int:
     return int(whole * family.rotary_share)
 
 
+def rotary_itemsize(family: ModelFamily, config: StepConfig) -> int:
+    """Of cosines and sines."""
+    return FLOAT32 if family.rope in ("cast", "complex") else config.number_bytes
+
+
 @lru_cache(maxsize=256)
 def layer_memory(
     d: int, layer: Layer, family: ModelFamily, config: StepConfig, is_lowest: bool = False, is_checkpointed: bool = True
@@ -206,7 +212,7 @@ def layer_memory(
     tape = tape_of(config)
     itemsize = config.number_bytes
     features = rotary_features(layer, family) // (2 if family.rope in ("chunks", "pairs") else 1)
-    rope_itemsize = FLOAT32 if family.rope == "cast" else itemsize
+    rope_itemsize = rotary_itemsize(family, config)
     cos_sin = (
         external_tensor((1, config.seq_len, features), rope_itemsize),
         external_tensor((1, config.seq_len, features), rope_itemsize),
@@ -532,7 +538,14 @@ def chunked_loss_memory(tape: Tape, stack: Stack, family: ModelFamily, config: S
     return collect_memory(tape, forward)
 
 
-def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most: int) -> Tensor:
+def in_chunks(
+    tape: Tape,
+    stack: Stack,
+    config: StepConfig,
+    hidden: Tensor,
+    most: int,
+    loss: Callable[[Tape, Tensor], Tensor] | None = None,
+) -> Tensor:
     """The gradient of what the head sees, from head and loss forward and backward for some tokens at a time
     (models.chunked_backward), where both have names until the step has ended.
 
@@ -550,8 +563,8 @@ def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most
         tape.begin("loss")
         tape.enter()
         piece = tape.leaf_over(f"piece {n}", (rows, stack.d_model), hidden.itemsize, hidden.storage, True)
-        wide = tape.bind(cast(tape, logits_of(tape, stack, piece), FLOAT32))
-        lost = log_softmax(tape, wide)
+        logits = logits_of(tape, stack, piece)
+        lost = log_softmax(tape, tape.bind(cast(tape, logits, FLOAT32))) if loss is None else loss(tape, logits)
         lowest = lost.grad_fn
         assert lowest is not None
         tape.end([])
@@ -915,9 +928,8 @@ def rotary_bytes(stack: Stack, family: ModelFamily, config: StepConfig) -> int:
     if stack.positions:
         return 0
     features = max(rotary_features(layer, family) for layer, _ in stack.layers)
-    share = 2 if family.rope == "chunks" else 1
-    itemsize = FLOAT32 if family.rope == "cast" else config.number_bytes
-    return 2 * itemsize * config.seq_len * features // share
+    share = 2 if family.rope in ("chunks", "complex") else 1
+    return 2 * rotary_itemsize(family, config) * config.seq_len * features // share
 
 
 # --8<-- [end:step]

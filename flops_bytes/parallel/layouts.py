@@ -10,7 +10,9 @@ that differ in flops_bytes.parallel.stacks.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterator, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, singledispatch
 from itertools import accumulate
@@ -60,7 +62,7 @@ class Layout(NamedTuple):
     sequence: bool = True  # Sequence parallelism: between matrices the same ranks split the tokens.
     context: int = 1  # These ranks split each sequence.
     pipeline: int = 1  # These ranks split the layers.
-    expert: int = 1  # So many of the data × context ranks hold different experts.
+    expert: int = 1  # So many of the ranks that hold the same part of an expert's matrices hold different experts.
     zero: int = 1  # ZeRO's stage: 1 shards state over data × context ranks, 2 gradients too, 3 weights too.
     schedule: str = "1f1b"
     micro_batches: int = 1  # A data rank runs so many micro-batches in a step.
@@ -71,6 +73,7 @@ class Layout(NamedTuple):
     replicas: int = 1  # Hybrid sharding: the data × context ranks hold so many copies of what ZeRO shards.
     # Ring attention: keys and values go around the context ranks while attention computes; else they are gathered.
     ring: bool = False
+    whole_experts: bool = False  # Tensor ranks hold different experts, too, and share the matrices of none.
 
     @property
     def habits(self) -> Trainer:
@@ -88,6 +91,16 @@ class Layout(NamedTuple):
     def shards(self) -> int:
         """Ranks over which ZeRO shards: those that hold the same part of the dense weights, or of these a replica."""
         return self.data * self.context // self.replicas
+
+    @property
+    def expert_tensor(self) -> int:
+        """Ranks that share each expert's matrices."""
+        return 1 if self.whole_experts else self.tensor
+
+    @property
+    def expert_shards(self) -> int:
+        """Ranks over which ZeRO shards experts: those that hold the same part of them."""
+        return self.shards * self.tensor // self.expert_tensor // self.expert
 
 
 MOST_IN_FLIGHT = 1024  # micro-batches, each of which is gone through
@@ -131,8 +144,12 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
     if layout.replicas < 1 or copied % layout.replicas or (layout.replicas > 1 and not layout.zero):
         shared = f"{copied} ranks of the data with zero {layout.zero}"
         raise ValueError(f"replicas: {layout.replicas} cannot share {shared}; choose a divisor, and zero 1, 2 or 3")
-    if shape.experts % layout.expert or layout.shards % layout.expert:
-        shared = f"{shape.experts} experts within {layout.shards} ranks of the data"
+    if layout.whole_experts and layout.tensor > 1 and not layout.sequence:
+        raise ValueError("whole_experts: tensor ranks have the same tokens; share these too, with sequence yes")
+    expert_ranks = layout.shards * layout.tensor // layout.expert_tensor
+    if shape.experts % layout.expert or expert_ranks % layout.expert:
+        among = "data and tensors" if layout.whole_experts else "the data"
+        shared = f"{shape.experts} experts within {expert_ranks} ranks of {among}"
         raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; choose a number that divides both")
 
 
@@ -282,7 +299,8 @@ def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
     qkv = (shape.d_model + biased) * (wide + 2 * narrow) // t
     last_biases = shape.d_model * shape.biases
     out = wide // t * shape.d_model + last_biases
-    mlp = (counts["mlp"] // shape.layers - shape.experts * last_biases) // t + shape.experts * last_biases
+    of_mlp = t if shape.experts == 1 else layout.expert_tensor
+    mlp = (counts["mlp"] // shape.layers - shape.experts * last_biases) // of_mlp + shape.experts * last_biases
     router, norm = counts["router"] // shape.layers, shape.d_model * (1 + shape.norm_shift)
     dense = layers * (qkv + out + router + (counts["norms"] - norm) // shape.layers)
     vocab = ceil(shape.vocab / t) * shape.d_model
@@ -302,7 +320,7 @@ def tensor_shard(shape: Model, tensor: int) -> Model:
 
 def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: int, state: int) -> dict[str, int]:
     """Bytes that stay on a rank, from bytes a parameter: `state` is the optimizer's, with a master copy."""
-    ranks = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+    ranks = {"dense": layout.shards, "experts": layout.expert_shards}
 
     def bytes_of(width: int, from_stage: int) -> int:
         return sum(-(-width * held[part] // (ranks[part] if layout.zero >= from_stage else 1)) for part in held)
@@ -331,11 +349,12 @@ def layer_sent_bytes(shape: Model, layout: Layout, tokens: int, checkpointing: s
 
     Of experts, tensor ranks gather the copies of tokens that came to them, k of each token, so that each of them
     multiplies all of these by its part: Megatron-LM's MoEAlltoAllTokenDispatcher, dispatch_postprocess(), in
-    megatron/core/transformer/moe/token_dispatcher.py at d98e8a6.
+    megatron/core/transformer/moe/token_dispatcher.py at d98e8a6. Where experts are whole, they gather none.
     """
     row, copies = width * tokens * shape.d_model, shape.active_experts if shape.experts > 1 else 0
     pairs = 2 * width * tokens * max(1, shape.kv_heads // layout.tensor) * shape.head_dim
-    return sent_by_parts(layout, row, row * (copies or 1), pairs, row * copies, checkpointing)
+    gathered = (0 if layout.whole_experts else copies) if copies else 1
+    return sent_by_parts(layout, row, row * gathered, pairs, row * copies, checkpointing)
 
 
 def sent_by_parts(
@@ -372,6 +391,7 @@ def sent(
     checkpointing: str = "none",
     width: int = 2,
     reduced_width: int = 4,
+    adapters: Adapters | None = None,
 ) -> Sent:
     """Of one step of a pipeline rank in the middle of its data.
 
@@ -380,7 +400,8 @@ def sent(
     checkpointing repeats the forward pass's, but for the last; experts' copies of tokens count k times. context: keys
     and values go around, and in the backward pass once more with their gradients. pipeline: a stage's result, and its
     gradient. expert: tokens go to their experts and back, forward and backward. data: gradients are reduced and weights
-    gathered, as ZeRO's stage has it.
+    gathered, as ZeRO's stage has it; of `adapters` beside frozen weights, theirs alone. What tensor ranks send of the
+    few features between an adapter's two matrices is left out.
     """
     t, m = layout.tensor, layout.micro_batches
     tokens = batch * seq_len // layout.context
@@ -395,30 +416,47 @@ def sent(
     part = features // t if layout.sequence else features
     in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
 
-    held = rank_parameters(shape, layout, rank)
-    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
-    in_data = sum(sum(data_parts(held[part], groups[part], layout, width, reduced_width)) for part in held)
-    copies = sum(replica_bytes(held[part], groups[part], layout, reduced_width) for part in held)
-    return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], in_data, copies)
+    in_data = data_sent(shape, layout, rank, width, reduced_width, adapters)
+    return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], sum(in_data[:2]), in_data.copies)
 
 
-def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> tuple[float, float]:
-    """Bytes that ZeRO sends of so many parameters, of gradients and of weights.
+class Adapters(NamedTuple):
+    """What is trained beside frozen weights."""
 
-    Stages 0 and 1 send them once a step, 2 and 3 once a micro-batch.
-    """
+    numbers: Sequence[int]  # of each pipeline rank, before ZeRO shards them
+    gathered_width: float  # bytes of a frozen parameter that is gathered
+
+
+class DataSent(NamedTuple):
+    """Bytes that ZeRO sends."""
+
+    reduced: float  # of gradients
+    gathered: float  # of weights
+    copies: float  # of gradients between replicas
+
+
+def data_sent(
+    shape: Model, layout: Layout, rank: int, width: int = 2, reduced_width: int = 4, adapters: Adapters | None = None
+) -> DataSent:
+    """What ZeRO sends in a step of a pipeline rank. Stages 0 and 1 send once a step, 2 and 3 once a micro-batch.
+    Hybrid sharding reduces a rank's shard between replicas, as often. Adapters' numbers are in float32."""
+    held, groups = rank_parameters(shape, layout, rank), {"dense": layout.shards, "experts": layout.expert_shards}
     times = layout.micro_batches if layout.zero > 1 else 1
-    if layout.zero == 0:
-        return ring_bytes(reduced_width * numbers, ranks, "allreduce"), 0.0
-    reduced = ring_bytes(times * reduced_width * numbers, ranks, "reduce_scatter")
     gathers = 2 * times if layout.zero == 3 else 1
-    return reduced, ring_bytes(gathers * width * numbers, ranks, "allgather")
-
-
-def replica_bytes(numbers: int, ranks: int, layout: Layout, reduced_width: int) -> float:
-    """Bytes that hybrid sharding sends between replicas: gradients of a rank's shard, as often as they are reduced."""
-    times = layout.micro_batches if layout.zero > 1 else 1
-    return ring_bytes(times * reduced_width * numbers / ranks, layout.replicas, "allreduce")
+    gathered_width: float = width
+    trained = gathered = held
+    if adapters:
+        trained, reduced_width, gathered_width = {"dense": adapters.numbers[rank]}, 4, adapters.gathered_width
+    if adapters and layout.zero < 3:
+        gathered, gathered_width = trained, 4
+    reduced = copies = of_weights = 0.0
+    for part, numbers in trained.items():
+        gradient_bytes = times * reduced_width * numbers
+        reduced += ring_bytes(gradient_bytes, groups[part], "reduce_scatter" if layout.zero else "allreduce")
+        copies += ring_bytes(gradient_bytes / groups[part], layout.replicas, "allreduce")
+    for part, numbers in gathered.items():
+        of_weights += ring_bytes(gathers * gathered_width * numbers, groups[part], "allgather") if layout.zero else 0
+    return DataSent(reduced, of_weights, copies)
 
 
 # --8<-- [end:sent]
@@ -461,14 +499,17 @@ def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpu
     return min(within, between / away)
 
 
-def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> Sent:
-    """The rate of each group, tensor innermost, then context, data and pipeline."""
+def rates(
+    layout: Layout, within: float, between: float, node_gpus: int = 8, between_tensor: float | None = None
+) -> Sent:
+    """The rate of each group, tensor innermost, then context, data and pipeline. Of tensor ranks in several nodes it
+    can be another than of all: a collective over more nodes can be slower."""
     t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
     return Sent(
-        tensor=group_rate(1, t, within, between, node_gpus),
+        tensor=group_rate(1, t, within, between_tensor or between, node_gpus),
         context=group_rate(t, c, within, between, node_gpus),
         pipeline=group_rate(t * c * d, p, within, between, node_gpus),
-        expert=scatter_rate(t, layout.expert, within, between, node_gpus),
+        expert=scatter_rate(layout.expert_tensor, layout.expert, within, between, node_gpus),
         data=group_rate(t, layout.shards, within, between, node_gpus),
         replicas=group_rate(t * layout.shards, layout.replicas, within, between, node_gpus),
     )
@@ -484,6 +525,14 @@ class Flops(NamedTuple):
     total: float  # Forward, backward and recomputation.
     backward: float  # The backward part, with recomputation.
     attention: float  # Attention's scores and values, in all passes.
+    of_weights: float  # Of the backward part, gradients of weights.
+
+    def with_adapters(self, tokens: int, numbers: int, repeats: bool) -> Flops:
+        """The same where weights are frozen, beside which so many numbers of adapters multiply, forward and backward;
+        what is computed again repeats theirs."""
+        forward = 2 * tokens * numbers
+        behind = self.backward - self.of_weights + (2 + repeats) * forward
+        return Flops(self.total - self.backward + forward + behind, behind, self.attention, forward)
 
     def share(self, part: float) -> float:
         """Of all passes; of a rank that has the embedding alone, and computes nothing, none."""
@@ -504,7 +553,8 @@ def rank_flops(
     ends = rank == layout.pipeline - 1
     first, *behind = (share * (sum(of.values()) - of["head"]) + ends * of["head"] for of in (forward, back, again))
     scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
-    return Flops(first + sum(behind), sum(behind), share * scores)
+    weights = first - share * sum(forward[part] for part in ATTENTION)
+    return Flops(first + sum(behind), sum(behind), share * scores, weights)
 
 
 @singledispatch
@@ -538,6 +588,7 @@ def step_seconds(
     attention_flop_per_second: float | None = None,
     computed: Callable[[int], Mapping[str, float]] | None = None,
     hides_tensor: bool = False,
+    adapters: Adapters | None = None,
 ) -> dict[str, float]:
     """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
     Attention runs at the same rate if it has none of its own. `computed` gives a pipeline rank's own seconds instead,
@@ -551,11 +602,14 @@ def step_seconds(
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
     for rank in distinct_ranks(shape, layout):
         flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
+        if adapters:
+            numbers = layout.tensor * adapters.numbers[rank]
+            flops = flops.with_adapters(batch * seq_len, numbers, checkpointing == "full")
         work = layout.micro_batches * (flops.total + slower * flops.attention)
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
         own = dict(computed(rank)) if computed else at_one_rate
         update = {line: own.pop(line) for line in ("update",) if line in own}
-        each = sent(shape, layout, rank, seq_len, batch, checkpointing)
+        each = sent(shape, layout, rank, seq_len, batch, checkpointing, adapters=adapters)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         if layout.ring:
             scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
@@ -564,8 +618,10 @@ def step_seconds(
             between["tensor"] = exposed_seconds(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())
         idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
-        copies = each.replicas / (rate.replicas or rate.data)
-        data = overlapped(shape, layout, rank, rate.data, passes, flops.share(flops.backward), copies)
+        in_data = data_sent(shape, layout, rank, adapters=adapters)
+        reduced = in_data.reduced / rate.data + in_data.copies / (rate.replicas or rate.data)
+        hidden = passes, layout.zero, layout.micro_batches, flops.share(flops.backward)
+        data = waiting_seconds(overlap(reduced, in_data.gathered / rate.data, *hidden))
         lines = own | between | {"bubble": idle, "data": data} | update
         found = max(found, lines, key=lambda of: sum(of.values()))
     return found
@@ -579,25 +635,6 @@ def exposed_seconds(sending: float, matmuls: float, ranks: int) -> float:
     Megatron-LM's `--tp-comm-overlap`.
     """
     return max(sending / ranks, sending - matmuls)
-
-
-def overlapped(
-    shape: Model,
-    layout: Layout,
-    rank: int,
-    bytes_per_second: float,
-    matmuls: float,
-    backward: float,
-    copies: float = 0.0,
-) -> float:
-    """Seconds in which a rank waits for what ZeRO sends; `copies` of it between replicas, with the gradients."""
-    held = rank_parameters(shape, layout, rank)
-    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
-    reduced, gathered = copies, 0.0
-    for part, numbers in held.items():
-        sums, gathers = data_parts(numbers, groups[part], layout, 2, 4)
-        reduced, gathered = reduced + sums / bytes_per_second, gathered + gathers / bytes_per_second
-    return waiting_seconds(overlap(reduced, gathered, matmuls, layout.zero, layout.micro_batches, backward))
 
 
 # --8<-- [end:seconds]

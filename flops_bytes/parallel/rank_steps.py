@@ -70,7 +70,7 @@ def record_stage(stage: Stage, modules: Modules, config: StepConfig, buffered: b
     a buffer that stays, if `buffered`; what goes to the next is there until the backward pass, or until it has gone."""
     tape = PassTape(config, False)
     prepared(tape, config)
-    if stage.ties:
+    if stage.ties and config.chunks == 1:
         tape.tied.append("head")
     shape = (config.batch, own_tokens(config), stage.stack.d_model)
     tape.enter()
@@ -82,8 +82,7 @@ def record_stage(stage: Stage, modules: Modules, config: StepConfig, buffered: b
         x = tape.leaf_over("received", shape, config.number_bytes, Storage(nbytes), True)
     x = modules.layers(tape, stage, config, x)
     result = tape.leave(modules.end(tape, stage, config, x) if stage.has_head else x)
-    root = result.grad_fn
-    assert root is not None
+    root = result.grad_fn  # None of an embedding alone, if it is frozen
     if keeps_result:
         tape.keep_to_end(result)
     else:
@@ -91,7 +90,8 @@ def record_stage(stage: Stage, modules: Modules, config: StepConfig, buffered: b
     tape.drop_autocast_copies()
     tape.goes_backward = tape.awaits_product = True
     to_loss = tape.new(LOSS, FLOAT32) if stage.has_head else tape.new(shape, 0 if buffered else config.number_bytes)
-    tape.run_backward(root, to_loss)
+    if root is not None:
+        tape.run_backward(root, to_loss)
     for kept in tape.kept_to_end:
         tape.let_go(kept)
     return ended(tape, not config.accumulated)
@@ -102,7 +102,9 @@ def stage_numbers(stage: Stage, modules: Modules, config: StepConfig) -> dict[st
     """Numbers of each tensor that is trained, by its name."""
     ranks = ranks_of(config)._replace(context_ranks=1)
     one = config._replace(seq_len=token_ranks(config), batch=1, checkpointing="none", accumulated=False, ranks=ranks)
+    one = one._replace(chunks=1)
     tape = PassTape(one, False)
+    prepared(tape, one)
     x = tape.input_leaf("received", (1, own_tokens(one), stage.stack.d_model), one.number_bytes)
     if stage.has_embedding:
         x = modules.embedding(tape, stage, one)
@@ -184,14 +186,19 @@ class RankWriter(Writer):
     def __init__(self, told: RankRun, lags: bool) -> None:
         self.told, self.lags = told, lags
         config = told.run.config
-        trained = {
-            named(name, place): numbers
-            for place, stage in enumerate(told.stages)
-            for name, numbers in stage_numbers(stage, told.modules, config).items()
-        }
+
+        def numbers_of(config: StepConfig) -> dict[str, int]:
+            return {
+                named(name, place): numbers
+                for place, stage in enumerate(told.stages)
+                for name, numbers in stage_numbers(stage, told.modules, config).items()
+            }
+
+        trained = numbers_of(config)
+        weights = numbers_of(config._replace(adapters=None)) if config.adapters else trained
         self.launches = 0  # that PyTorch has asked for, one for each storage that it takes
         self.lagging: deque[tuple[int, int]] = deque()  # after which launch a storage of what is sent was let go
-        super().__init__(told.run, trained, trained)
+        super().__init__(told.run, trained, weights)
         self.depth = max(1, told.stages[0].stack.depth)
         self.in_flight: dict[tuple[int, int], tuple[Pass, list[int], list[int]]] = {}
 

@@ -14,12 +14,24 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
+from flops_bytes.memory.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory.first_steps import Run, Sharding, Steps, moment_of_part
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.memory.layers import FAMILIES, ModelFamily, Ranks
+from flops_bytes.memory.layers import FAMILIES, Adapters, ModelFamily, Ranks
 from flops_bytes.memory.step import StepConfig, family_of
 from flops_bytes.memory.tape import INT64
-from flops_bytes.model.stack import Attention, Experts, LatentAttention, Layer, Mixer, Stack, matrices, stack_of
+from flops_bytes.model.stack import (
+    Attention,
+    Experts,
+    LatentAttention,
+    Layer,
+    Mixer,
+    Stack,
+    four_bit_parameters,
+    matrices,
+    stack_of,
+)
+from flops_bytes.parallel.layouts import Adapters as TrainedAdapters
 from flops_bytes.parallel.layouts import (
     Layout,
     Model,
@@ -42,6 +54,7 @@ from flops_bytes.parallel.rank_steps import (
     stage_numbers,
     turns,
 )
+from flops_bytes.parallel.sharding import gathered_width
 from flops_bytes.parallel.stacks import Split, in_order
 from flops_bytes.parallel.trainers import modules_of
 
@@ -58,6 +71,9 @@ class RankStep(NamedTuple):
     checkpointing: str = "none"
     loss: str = "plain"
     workspace_bytes: int = 0
+    chunks: int = 1  # of head and loss
+    adapters: Adapters | None = None  # which alone are trained then, in float32
+    base: str = "as-recipe"  # what the weights beside them are frozen in
 
 
 def shared_layer(layer: Layer, layout: Layout) -> Layer:
@@ -73,7 +89,9 @@ def shared_layer(layer: Layer, layout: Layout) -> Layer:
         return replace(
             layer,
             mixer=mixer,
-            mlp=replace(mlp, experts=mlp.experts // layout.expert, d_ff=mlp.d_ff // t, shared_d_ff=shared),
+            mlp=replace(
+                mlp, experts=mlp.experts // layout.expert, d_ff=mlp.d_ff // layout.expert_tensor, shared_d_ff=shared
+            ),
         )
     return replace(layer, mixer=mixer, mlp=replace(mlp, d_ff=mlp.d_ff // t))
 
@@ -104,47 +122,110 @@ def rank_stages(shape: Model, layout: Layout, rank: int) -> tuple[Stage, ...]:
 MORE_TURNS = 2  # of a schedule, so many micro-batches beyond those in flight do as all do
 
 
-def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun:
-    """What a rank of a pipeline does in a step; all ranks of its other groups do the same."""
-    stages = rank_stages(shape, layout, rank)
-    habits, ranks = layout.habits, Ranks(layout.tensor, layout.sequence, layout.context, layout.ring, layout.expert)
-    recipe = RECIPES[step.recipe]
-    gathers, shards = layout.zero == 3 and layout.shards > 1, layout.shards
-    in_pipeline = layout.pipeline > 1
-    adds = habits.sums_in_float32 or (gathers and in_pipeline)
+def ranks_of_layout(layout: Layout) -> Ranks:
+    """What the layers of a rank know of the others."""
+    return Ranks(layout.tensor, layout.sequence, layout.context, layout.ring, layout.expert, layout.whole_experts)
+
+
+def sums_gathered(layout: Layout) -> bool:
+    """Whether a pipeline's stages keep the weights that they gathered until a step ends, and add gradients up whole, in
+    float32."""
+    return layout.zero == 3 and layout.shards > 1 and layout.pipeline > 1
+
+
+def config_of(layout: Layout, step: RankStep) -> StepConfig:
+    """The options of a micro-batch's passes on a rank."""
+    gathers = layout.zero == 3 and layout.shards > 1
     of_tape = "bf16_master" if gathers and step.recipe[:8] == "autocast" else step.recipe
-    if adds and of_tape == "bf16_master":  # Sums in float32 are not cast.
-        of_tape = "bf16"
-    config = StepConfig(
-        step.seq_len // layout.context, step.batch, of_tape, True, step.checkpointing, loss=step.loss, ranks=ranks
+    if (layout.habits.sums_in_float32 or sums_gathered(layout)) and of_tape == "bf16_master":
+        of_tape = "bf16"  # Sums in float32 are not cast.
+    tokens = step.seq_len // layout.context
+    return StepConfig(
+        tokens,
+        step.batch,
+        of_tape,
+        checkpointing=step.checkpointing,
+        adapters=step.adapters,
+        loss="plain" if step.loss == "chunked" else step.loss,
+        chunks=min(step.chunks, step.batch * tokens),
+        ranks=ranks_of_layout(layout),
     )
-    held = rank_parameters(shape, layout, rank)
-    numbers = sum(held.values())
-    gradients = 4 if habits.sums_in_float32 else recipe.gradients
-    state = state_bytes(held, layout, recipe.weights, gradients, recipe.master + recipe.optimizer)
+
+
+def trained_numbers(shape: Model, layout: Layout, rank: int, step: RankStep) -> int:
+    """Parameters of a pipeline rank that are trained, before ZeRO shards them: all, or those of adapters."""
+    if step.adapters is None:
+        return sum(rank_parameters(shape, layout, rank).values())
+    modules, config = modules_of(layout.trainer, family_of_shape(shape), step.loss), config_of(layout, step)
+    layers = Counter(
+        (stage.stack, layer) for stage in rank_stages(shape, layout, rank) for layer, _ in stage.stack.layers
+    )
+    return sum(
+        times * sum(stage_numbers(Stage(replace(stack, layers=((layer, 1),)), False, False), modules, config).values())
+        for (stack, layer), times in layers.items()
+    )
+
+
+def adapters_of(shape: Model, layout: Layout, step: RankStep) -> TrainedAdapters | None:
+    """What of a layout's ranks is trained beside frozen weights, if so."""
+    if step.adapters is None:
+        return None
+    numbers = tuple(trained_numbers(shape, layout, rank, step) for rank in range(layout.pipeline))
+    return TrainedAdapters(numbers, gathered_width(step.recipe, step.base))
+
+
+def frozen_bytes_of(stages: Iterable[Stage], numbers: int, shards: int, step: RankStep) -> int:
+    """Of so many frozen numbers, of which a rank has a part in so many; constants of 4 bits stay whole, as
+    bitsandbytes' do."""
+    packed = sum(four_bit_parameters(stage.stack) for stage in stages) if step.base in CONSTANTS else 0
+    constants = quantized_bytes(packed, 0, 64, CONSTANTS.get(step.base, 0))
+    return -(-(RECIPES[step.recipe].weights * (numbers - packed) + packed // 2) // shards) + constants
+
+
+def state_lines(shape: Model, layout: Layout, rank: int, step: RankStep) -> dict[str, int]:
+    """Bytes that are there all the time, by line."""
+    in_float32 = step.adapters and not layout.habits.sums_in_float32
+    recipe, held = RECIPES["fp32" if in_float32 else step.recipe], rank_parameters(shape, layout, rank)
+    trained = {"dense": trained_numbers(shape, layout, rank, step), "experts": 0} if step.adapters else held
+    gradients = 4 if layout.habits.sums_in_float32 else recipe.gradients
+    state = state_bytes(trained, layout, recipe.weights, gradients, recipe.master + recipe.optimizer)
     optimizer = state["state"] * recipe.optimizer // max(1, recipe.master + recipe.optimizer)
     lines = {"weights": state["weights"], "master": state["state"] - optimizer, "optimizer": optimizer}
-    if habits.sums_in_float32:
+    if step.adapters:
+        shards = layout.shards if layout.zero == 3 else 1
+        frozen = frozen_bytes_of(rank_stages(shape, layout, rank), sum(held.values()), shards, step)
+        lines |= {"adapters": state["weights"], "weights": frozen}
+    if layout.habits.sums_in_float32:
         lines["gradients"] = state["gradients"]
+    return lines
+
+
+def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun:
+    """What a rank of a pipeline does in a step; all ranks of its other groups do the same."""
+    stages, habits, config = rank_stages(shape, layout, rank), layout.habits, config_of(layout, step)
+    recipe, in_pipeline = RECIPES[step.recipe], layout.pipeline > 1
+    adds = habits.sums_in_float32 or (sums_gathered(layout) and not step.adapters)
+    numbers = sum(rank_parameters(shape, layout, rank).values())
     width = 4 if step.recipe == "fp32" else 2
     sharding = Sharding(
-        shards,
-        gathers=gathers and not in_pipeline,
-        reduces=layout.zero > 1 and shards > 1 and not in_pipeline and not habits.sums_in_float32,
-        gathered_layer_bytes=width,
+        layout.shards,
+        gathers=layout.zero == 3 and layout.shards > 1 and not in_pipeline,
+        reduces=layout.zero > 1 and layout.shards > 1 and not in_pipeline and not habits.sums_in_float32,
+        gathered_layer_bytes=gathered_width(step.recipe, step.base),
         width=width,
-        share_width=recipe.gradients,
+        share_width=RECIPES["fp32"].gradients if step.adapters else recipe.gradients,
     )
     own = step.batch * config.seq_len * stages[0].stack.d_model * width
     part = own // layout.tensor if layout.sequence else own
     passes = layout.micro_batches * layout.virtual
     buffers = kept_by_trainer(layout, own, numbers, width)
-    if layout.trainer == "megatron-lm":
+    if layout.trainer == "megatron-lm" and not step.adapters:
         buffers["empty gradients"] = width * numbers_of_shapes(stages)
     if in_pipeline and habits.keeps_boundaries:
         buffers["boundaries"] = part * passes * ((rank > 0) + (rank < layout.pipeline - 1))
-    if gathers and in_pipeline:  # Its stages keep what they gathered, and add gradients up whole in float32.
-        buffers |= {"gathered": width * numbers, "gradients": 4 * numbers}
+    if sums_gathered(layout):
+        buffers["gathered"] = frozen_bytes_of(stages, numbers, 1, step) if step.adapters else width * numbers
+        buffers["gradients"] = 0 if step.adapters else 4 * numbers
     waits = min(warm_up(layout, rank), layout.micro_batches * layout.virtual - 1)
     fewest = -(-(waits + 1 + MORE_TURNS) // layout.virtual)
     each = layout.pipeline if layout.virtual > 1 else 1
@@ -153,8 +234,9 @@ def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun
         stages[0].stack,
         family_of_shape(shape),
         config,
-        lines,
+        state_lines(shape, layout, rank, step),
         0,
+        base=step.base,
         sharding=sharding,
         workspace_bytes=step.workspace_bytes,
     )
@@ -320,7 +402,7 @@ def peaks_of_turns(told: RankRun) -> dict[str, int]:
             peaks[moment] = max(peaks.get(moment, 0), live + most)
         live += outline.left - turn.is_backward * (batch_bytes + told.adds * outline.gradients)
     peaks["update"] = live
-    recipe = RECIPES[config.recipe]
+    recipe = RECIPES["fp32" if config.adapters else config.recipe]
     if recipe.master and not told.adds:
         for stage in told.stages:
             for name, numbers in stage_numbers(stage, told.modules, config).items():
@@ -343,7 +425,7 @@ def peaks_of_stages(
     habits: tuple[bool, bool, bool],
 ) -> dict[str, int]:
     """The same of any rank, whatever its state is."""
-    has_master = RECIPES[config.recipe].master > 0
+    has_master = RECIPES["fp32" if config.adapters else config.recipe].master > 0
     run = Run(stages[0].stack, family, config, {"master": int(has_master)}, 0, sharding=sharding)
     told = RankRun(run, modules, stages, order, {}, [], *habits)
     if not (sharding.gathers or sharding.reduces):

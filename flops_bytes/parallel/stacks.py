@@ -4,7 +4,8 @@ The layers are those of flops_bytes.model.stack, what they keep is what flops_by
 transformers' modules. How they are split is Megatron-LM's way, at 003b4ce:
 - Latent attention (core/transformer/multi_latent_attention.py): matrices that make latents are whole on each tensor
   rank and take its own tokens; latents are gathered, and what expands them is cut by heads.
-- Experts (core/transformer/moe): tensor ranks cut each expert's matrices; expert ranks hold different experts.
+- Experts (core/transformer/moe): tensor ranks cut each expert's matrices, or hold different experts, whole; expert
+  ranks hold different experts.
 Not counted: layers that predict further tokens, float8, passes of two directions that hide what experts send
 (DeepSeek-V3, arXiv 2412.19437, sections 2.2, 3.2.1 and 3.3), and experts that get more tokens than others.
 """
@@ -130,14 +131,14 @@ def whole_parameters(layer: Layer, d: int) -> int:
 
 
 @cache  # asked for each rank of each layout with these degrees
-def layer_parameters(shape: Split, tensor: int, expert: int) -> tuple[int, int]:
-    """Of its layer, what a rank has of the experts, and of all else."""
+def layer_parameters(shape: Split, tensor: int, expert_ranks: int) -> tuple[int, int]:
+    """Of its layer, what a rank has of the experts, which so many ranks share, and of all else."""
     layer = replace(shape.one(), mixer=shape.one().mixer.with_shared_heads(tensor))
     every = matrices(shape.stack, layer)
     experts = sum(matrix.parameters() for matrix in every if matrix.part == "experts")
     total = sum(matrix.parameters() for matrix in every) + layer.norms * shape.d_model + layer.mixer.vectors()
     whole = whole_parameters(layer, shape.d_model)
-    return ceil(experts / tensor / expert), whole + ceil((total - experts - whole) / tensor)
+    return ceil(experts / expert_ranks), whole + ceil((total - experts - whole) / tensor)
 
 
 @parallel.head_layers.register
@@ -153,7 +154,7 @@ def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
     d, t, p = shape.d_model, layout.tensor, layout.pipeline
     held = {"experts": 0, "dense": d if rank == p - 1 else 0}  # the last norm
     for kind, times in parallel.rank_kinds(shape, layout, rank).items():
-        experts, dense = layer_parameters(kind, t, layout.expert)
+        experts, dense = layer_parameters(kind, t, layout.expert_tensor * layout.expert)
         held["experts"] += times * experts
         held["dense"] += times * dense
     vocab = ceil(shape.vocab / t) * d
@@ -165,7 +166,7 @@ def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
 
 
 # --8<-- [start:sent]
-def gathered_features(layer: Layer, d: int) -> tuple[int, int]:
+def gathered_features(layer: Layer, d: int, whole_experts: bool) -> tuple[int, int]:
     """Features of a token that tensor ranks gather before the mixer and before the MLP."""
     mixer, mlp = layer.mixer, layer.mlp
     before = d
@@ -173,7 +174,7 @@ def gathered_features(layer: Layer, d: int) -> tuple[int, int]:
         before = (mixer.q_lora_rank or d) + mixer.kv_lora_rank + mixer.rope_dim
     if not isinstance(mlp, Experts):
         return before, d
-    return before, mlp.active * d + (d if mlp.shared_d_ff else 0)
+    return before, (0 if whole_experts else mlp.active * d) + (d if mlp.shared_d_ff else 0)
 
 
 def mixer_kv_features(mixer: object, tensor: int) -> int:
@@ -187,7 +188,7 @@ def mixer_kv_features(mixer: object, tensor: int) -> int:
 @parallel.layer_sent_bytes.register
 def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, width: int) -> dict[str, float]:
     layer, t, row = shape.one(), layout.tensor, width * tokens
-    mixer, mlp = gathered_features(layer, shape.d_model)
+    mixer, mlp = gathered_features(layer, shape.d_model, layout.whole_experts)
     own = mixer_kv_features(layer.mixer.with_shared_heads(t), t)
     routed = layer.mlp.active * shape.d_model if isinstance(layer.mlp, Experts) else 0
     return parallel.sent_by_parts(
@@ -208,8 +209,9 @@ def _(shape: Split, layout: Layout, rank: int, seq_len: int, batch: int, causal:
     if rank != layout.pipeline - 1:
         forward, back = forward | {"head": 0}, back | {"head": 0}
     behind = sum(back.values()) + sum(again.values())
-    scores = sum(of.get(part, 0) for of in (forward, back, again) for part in ("scores", "values"))
-    return Flops(sum(forward.values()) + behind, behind, scores)
+    scores, *others = (sum(of.get(part, 0) for part in ("scores", "values")) for of in (forward, back, again))
+    weights = sum(forward.values()) - scores
+    return Flops(sum(forward.values()) + behind, behind, scores + sum(others), weights)
 
 
 @parallel.totals.register

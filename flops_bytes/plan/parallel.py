@@ -24,6 +24,7 @@ from flops_bytes.parallel.layouts import (
     left_out,
     model_flops,
     once_a_step,
+    rank_flops,
     rank_layers,
     rank_parameters,
     rates,
@@ -33,7 +34,7 @@ from flops_bytes.parallel.layouts import (
     totals,
 )
 from flops_bytes.parallel.rank_steps import lines_at_peak
-from flops_bytes.parallel.ranks import RankStep, held_bytes, steps_of_rank, whole_stack
+from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
 from flops_bytes.plan.meters import meters_of, workspace_bytes
 from flops_bytes.plan.model import Model as ReadModel
@@ -49,7 +50,7 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import steps_like
-from flops_bytes.plan.training import card_format, cost, why_not_derived
+from flops_bytes.plan.training import adapters_of_options, card_format, cost, why_not_derived
 from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS
 from flops_bytes.time.layouts import FLOAT8, LAUNCHED_LAYER_SECONDS, has_rates, rank_seconds, slowdowns, slowed
 
@@ -57,7 +58,8 @@ PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix"),
     "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
-    "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
+    "ep": Option("count", 1, "expert parallelism: so many GPUs hold different experts"),
+    "etp": Option("count", None, "GPUs that share each expert's matrices: 1, or if not given as many as --tp"),
     "replicas": Option("count", 1, "hybrid sharding: copies of what --zero shards, each over a part of the GPUs"),
     "cp_by": Option(
         ("all-gather", "ring"), "all-gather", "keys and values of --cp; ring: they go around while attention computes"
@@ -82,6 +84,9 @@ PARALLEL = {
     "bus_bandwidth": Option(
         "bandwidth", None, "of an all-reduce over all nodes, as nccl-tests prints it (busbw); if not given, as --link's"
     ),
+    "tp_bandwidth": Option(
+        "bandwidth", None, "the same of an all-gather over the nodes of --tp; if not given, as --bus-bandwidth"
+    ),
     "matmul_share": Option(
         "share", None, "of the peak, by matmuls while nothing waits; if not given, published rates of kernels"
     ),
@@ -91,12 +96,13 @@ DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 FLAG_OF_WORD = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
     "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "tokens": "context",
-    "zero": "zero", "stages": "stages",
+    "zero": "zero", "stages": "stages", "whole_experts": "etp",
 }  # fmt: skip
 ACCEPTED: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 ACCEPTED += ("allowance", "price")
 ACCEPTED += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
-ACCEPTED += ("checkpointing", "loss", "alloc_conf", "tokens", "days", "pairs")
+ACCEPTED += ("checkpointing", "loss", "chunks", "alloc_conf", "tokens", "days", "pairs")
+ACCEPTED += ("trained", "lora", "lora_on", "lora_inputs", "lora_dropout", "base")
 COMPUTED = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
@@ -128,6 +134,12 @@ class LayoutQuestion(NamedTuple):
     rates_card: str  # whose published rates are asked, or nothing
 
 
+# Of a trainer; of torchtitan's where tensor ranks share the logits. A rank that has all of them can have any loss.
+LOSSES = {
+    "torchtitan": ("plain", "compiled", "as-logits", "chunked"),
+    "megatron-lm": ("plain", "compiled"),
+    "nanotron": ("plain",),
+}
 SHARES = ("with-ends", "even", "by-weight")
 READ_AS = {
     "count": "accumulation",
@@ -185,16 +197,16 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["global_batch"] = None if batch is None else read_option("global_batch", batch)
     shape, gpu = split or model_to_split(reader(told, a), a), read_gpu(a)
     recipe, peaks = a["recipe"].replace("-", "_"), gpu.peak_flop_per_second
-    dtype = card_format(peaks, recipe, False)
+    dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
-    asked_share = layout_options["matmul_share"] or layout_options["attention_share"]
+    asked_share = layout_options["matmul_share"] or layout_options["attention_share"] or a["lora"]
     rates_card = row_name(a["gpu"]) if a["gpu"] and not asked_share and not told.get("gpu_peak") else ""
     rates_card = rates_card if rates_card and has_rates(shape, rates_card, recipe) else ""
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
-    a |= {name: layout_options[name] for name in ("rank", "bus_bandwidth")}
+    a |= {name: layout_options[name] for name in ("rank", "bus_bandwidth", "tp_bandwidth")}
     refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"])
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
@@ -216,14 +228,20 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
 
 def refuse_unwritten(a: Mapping[str, Any], stack: Stack, trainer: str, tensor: int) -> None:
     """Raises ValueError for what the trainer's modules are not derived with."""
-    loss = a["loss"]
+    loss, with_tensor = a["loss"], " and --tp" * (tensor > 1)
     if not is_written(trainer, stack):
         raise ValueError(f"--trainer: {trainer}'s modules are not derived for such layers; choose torchtitan")
     if trainer != "torchtitan" and a["recipe"].startswith("autocast"):
         raise ValueError(f"--recipe: {a['recipe']} is not derived with {trainer}; choose bf16-master")
-    known = ["plain"] + ["compiled"] * (trainer == "megatron-lm" or (trainer == "torchtitan" and tensor == 1))
+    if trainer == "nanotron" and a["lora"]:
+        raise ValueError("--lora: nanotron trains no adapters; choose another --trainer")
+    if trainer == "megatron-lm" and (a["base"] != "as-recipe" or a["lora_inputs"] == "float32"):
+        name = "base" if a["base"] != "as-recipe" else "lora-inputs"
+        raise ValueError(f"--{name}: Megatron's adapters stand beside 16 bits and multiply so; leave it out")
+    known = LOSSES[trainer] if trainer != "torchtitan" or tensor > 1 else OPTIONS["loss"].kind
     if loss not in known:
-        raise ValueError(f"--loss: {loss} is not derived with {trainer} and --tp {tensor}; choose {', '.join(known)}")
+        why = "multiplies with a whole head" if loss == "fused" and tensor > 1 else "is none of that trainer's"
+        raise ValueError(f"--loss: {loss}, with {trainer}{with_tensor}, {why}; choose {', '.join(known)}")
 
 
 def model_to_split(model: ReadModel, a: Mapping[str, Any]) -> Model:
@@ -268,6 +286,9 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
             mend = f"give a multiple of {tokens_at_once}"
             raise ValueError(f"--global-batch: {a['global_batch']} tokens are no micro-batches of all; {mend}")
     degrees = {name: layout_options[flag] for flag, name in DEGREES.items()}
+    if layout_options["etp"] not in (None, 1, layout_options["tp"]):
+        mend = f"give 1, or as many as --tp, {layout_options['tp']}"
+        raise ValueError(f"--etp: {layout_options['etp']} ranks that share an expert are not derived; {mend}")
     return Layout(
         data,
         **degrees,
@@ -279,6 +300,7 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
         trainer=layout_options["trainer"],
         stages=layout_options["stages"] or "",
         ring=layout_options["cp_by"] == "ring",
+        whole_experts=layout_options["etp"] == 1 and layout_options["tp"] > 1,
         replicas=layout_options["replicas"],
     )
 
@@ -302,6 +324,13 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     network_cards = a["network_cards"] or a["node_gpus"]
     leaving_bytes_per_second = a["bus_bandwidth"] or LINK_EFFICIENCY * network_cards * network_rate
     return LINK_EFFICIENCY * node_rate, leaving_bytes_per_second / a["node_gpus"]
+
+
+def rates_of(question: LayoutQuestion, layout: Layout) -> Sent:
+    """Bytes a second that a GPU sends to each of its groups."""
+    a, tensor = question.a, question.a["tp_bandwidth"]
+    between = question.node_bytes_per_second, question.network_bytes_per_second
+    return rates(layout, *between, a["node_gpus"], tensor and tensor / a["node_gpus"])
 
 
 def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
@@ -338,7 +367,15 @@ class LayoutCosts(NamedTuple):
 def rank_step(question: LayoutQuestion, checkpointing: str) -> RankStep:
     a = question.a
     return RankStep(
-        a["context"], a["micro_batch"], question.recipe, checkpointing, a["loss"], workspace_bytes(a["gpu"])
+        a["context"],
+        a["micro_batch"],
+        question.recipe,
+        checkpointing,
+        a["loss"],
+        workspace_bytes(a["gpu"]),
+        a["chunks"],
+        adapters_of_options(a),
+        a["base"],
     )
 
 
@@ -401,12 +438,13 @@ def seconds_by_line(
         once_a_step(layout),
         a["context"],
         question.flop_per_second,
-        rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"]),
+        rates_of(question, layout),
         a["micro_batch"],
         checkpointing,
         attention_flop_per_second=attention_share and attention_share * question.peak_flop_per_second,
         computed=computed if rates_card else None,
         hides_tensor=a["hides"],
+        adapters=adapters_of(shape, layout, rank_step(question, checkpointing)),
     )
 
 
@@ -421,13 +459,25 @@ def throughput(question: LayoutQuestion, layout: Layout, costs: LayoutCosts) -> 
     """Seconds, tokens a second and the MFU of a step, attention's pairs counted as was asked."""
     a = question.a
     tokens = layout.data * layout.micro_batches * a["micro_batch"] * a["context"]
-    flops = model_flops(question.shape, a["context"], a["pairs"] == "causal") / a["context"] * tokens
+    flops = trained_flops(question, layout) / a["context"] * tokens
     return {
         "step_tokens": tokens,
         "step_seconds": costs.step_seconds,
         "tokens_per_second": tokens / costs.step_seconds,
         "mfu": flops / (layout.gpus * question.peak_flop_per_second * costs.step_seconds),
     }
+
+
+def trained_flops(question: LayoutQuestion, layout: Layout) -> float:
+    """FLOPs of training on one sequence, nothing computed again; of frozen weights without their gradients."""
+    shape, seq_len, causal = question.shape, question.a["context"], question.a["pairs"] == "causal"
+    flops: float = model_flops(shape, seq_len, causal)
+    adapters = adapters_of(shape, layout, rank_step(question, "none"))
+    if adapters is None:
+        return flops
+    ranks = range(layout.pipeline)
+    frozen = sum(rank_flops(shape, layout, rank, seq_len, 1, causal, "none").of_weights for rank in ranks)
+    return float(flops - frozen + 6 * seq_len * layout.tensor * sum(adapters.numbers))
 
 
 def layout_flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
@@ -512,9 +562,11 @@ def plan_layouts(
 def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[dict[str, Any]]:
     """What a rank sends in a step, by what sends it: the collective, the level that its group spans, bytes, seconds."""
     a, each = question.a, once_a_step(layout)
-    sent_bytes = sent(question.shape, each, rank, a["context"], a["micro_batch"], checkpointing)
-    bandwidths: Sent = rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"])
-    ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
+    adapters = adapters_of(question.shape, layout, rank_step(question, checkpointing))
+    size = a["context"], a["micro_batch"], checkpointing
+    sent_bytes = sent(question.shape, each, rank, *size, adapters=adapters)
+    bandwidths: Sent = rates_of(question, layout)
+    ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.expert_tensor, "data": layout.tensor}
     ranks_inside["replicas"] = layout.tensor * layout.shards
     ranks_inside["pipeline"] = layout.tensor * layout.context * layout.data
     ranks = {name: getattr(layout, name) for name in ("tensor", "context", "expert", "pipeline")}

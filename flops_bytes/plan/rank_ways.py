@@ -46,7 +46,7 @@ MOST_TRIED = 1_000_000  # a minute's worth
 MOST_SEQUENCES = 64  # of a micro-batch
 LISTED = 10
 OF_A_RESULT = ("lora", "lora_on", "base", "optimizer", "offload")
-UNTRIED = ("sequence", "trainer", "stages", "ring", "replicas")  # fields of a layout that stay as they are asked
+UNTRIED = ("sequence", "trainer", "stages", "ring", "replicas", "whole_experts")  # of a layout: stay as asked
 Tell = Callable[[str], None]  # how far a search is
 
 

@@ -55,17 +55,20 @@ RUN_MFU = 0.3  # a whole run, with its evaluations, checkpoints and failures: wh
 
 # --8<-- [start:memory]
 # What is asked is a dict of options that are read (flops_bytes.plan.options), by convention `a`.
+def adapters_of_options(a: Options) -> Adapters | None:
+    if not a["lora"]:
+        return None
+    return Adapters(
+        a["lora"],
+        a["lora_on"],
+        a["base"] in CONSTANTS,
+        in_float32=a["lora_inputs"] == "float32",
+        drops_out_inputs=a["lora_dropout"] == "yes",
+    )
+
+
 def step_config(a: Options, model: Model) -> StepConfig:
     """How the step is run that is asked for."""
-    adapters = None
-    if a["lora"]:
-        adapters = Adapters(
-            a["lora"],
-            a["lora_on"],
-            a["base"] in CONSTANTS,
-            in_float32=a["lora_inputs"] == "float32",
-            drops_out_inputs=a["lora_dropout"] == "yes",
-        )
     return StepConfig(
         seq_len=a["context"],
         batch=a["micro_batch"],
@@ -75,7 +78,7 @@ def step_config(a: Options, model: Model) -> StepConfig:
         every=a["checkpoint_every"],
         reentrant=a["reentrant"] == "yes",
         accumulated=a["accumulation"] > 1,
-        adapters=adapters,
+        adapters=adapters_of_options(a),
         loss="plain" if a["loss"] == "chunked" else a["loss"],
         chunks=a["chunks"],
         dropout=model.dropout if a["dropout"] is None else (a["dropout"] > 0, a["dropout"] > 0),

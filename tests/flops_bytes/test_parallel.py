@@ -20,6 +20,7 @@ from torch.distributed.pipelining.schedules import (
     ScheduleInterleavedZeroBubble,
 )
 
+from flops_bytes.memory.layers import Adapters
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_1_405B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, parameters
 from flops_bytes.parallel.layouts import (
     Layout,
@@ -34,7 +35,16 @@ from flops_bytes.parallel.layouts import (
     stage_layers,
     state_bytes,
 )
-from flops_bytes.parallel.ranks import layer_activation_bytes, rank_activation_bytes
+from flops_bytes.parallel.rank_steps import Stage, asked_pass
+from flops_bytes.parallel.ranks import (
+    RankStep,
+    layer_activation_bytes,
+    outlines,
+    rank_activation_bytes,
+    rank_run,
+    rank_stages,
+    trained_numbers,
+)
 from tests.conftest import ROOT
 
 SCHEDULES = {
@@ -166,14 +176,14 @@ import torch, torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import (
     ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module)
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
-ranks, sequence, d, heads, groups, Q, f, batch, tokens = json.loads(sys.argv[1])
+ranks, sequence, d, heads, groups, Q, f, batch, tokens, adapted = json.loads(sys.argv[1])
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
 mesh = init_device_mesh("cpu", (ranks,))
 
@@ -211,9 +221,31 @@ whole = dict(input_layouts=(split,), desired_input_layouts=(Replicate(),))
 plan |= {name: PrepareModuleInput(**whole) for name in ("attention", "mlp")}
 plan |= {name: SequenceParallel() for name in ("n1", "n2")} if sequence else {}
 parallelize_module(block, mesh, plan)
+
+class Adapted(nn.Module):  # a frozen matrix as this rank has it, and its adapter; who shares inputs sums both results
+    def __init__(self, own, shares_inputs):
+        super().__init__()
+        self.weight, self.shares_inputs = nn.Parameter(own, requires_grad=False), shares_inputs
+        self.down = nn.Parameter(torch.zeros(adapted, own.shape[1]))
+        self.up = nn.Parameter(torch.zeros(len(own), adapted))
+    def forward(self, x):
+        x = x.to_local() if isinstance(x, DTensor) else x
+        y = F.linear(x, self.weight) + F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
+        if not self.shares_inputs:
+            return y
+        return DTensor.from_local(y, mesh, [Partial()]).redistribute(mesh, [split]).to_local()
+
+if adapted:
+    for module, names in ((block.attention, "qkvo"), (block.mlp, ("gate", "up", "down"))):
+        for name in names:
+            linear, shares_inputs = getattr(module, name), name in ("o", "down")
+            setattr(module, name, Adapted(linear.weight.to_local().detach(), shares_inputs))
+    for norm in (block.n1, block.n2):
+        norm.weight.requires_grad_(False)
 weights = {p.to_local().untyped_storage().data_ptr() if isinstance(p, DTensor) else p.untyped_storage().data_ptr()
            for p in block.parameters()}
-held = sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel() for p in block.parameters())
+held = sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel()
+           for p in block.parameters() if p.requires_grad)
 
 sent = {}
 class Payloads(TorchDispatchMode):
@@ -245,9 +277,9 @@ dist.destroy_process_group()
 """
 
 
-def count(ranks: int, sequence: bool, batch: int, tokens: int, **sizes: Any) -> dict[str, Any]:
+def count(ranks: int, sequence: bool, batch: int, tokens: int, adapted: int = 0, **sizes: Any) -> dict[str, Any]:
     s = sizes
-    told = [ranks, sequence, s["d_model"], s["heads"], s["kv_heads"], s["head_dim"], s["d_ff"], batch, tokens]
+    told = [ranks, sequence, s["d_model"], s["heads"], s["kv_heads"], s["head_dim"], s["d_ff"], batch, tokens, adapted]
     command = [sys.executable, "-c", COUNT, json.dumps(told)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -276,6 +308,90 @@ def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, s
     assert layer_activation_bytes(shape, layout, tokens, batch) - statistics - norms == found["kept"]
     ends = 2 * -(-shape.vocab // ranks) * shape.d_model + shape.d_model
     assert rank_parameters(shape, layout, 0)["dense"] - ends == found["held"]
+
+
+@pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False)])
+def test_a_tensor_rank_with_adapters_keeps_and_trains_what_dtensor_does(ranks: int, sequence: bool) -> None:
+    """The frozen matrices' inputs are kept for the adapters, which are cast; no norm keeps its weights' factors."""
+    batch, tokens, rank = 2, 128, 16
+    found = count(ranks, sequence, batch, tokens, rank, **SMALL)
+    shape = replace(LLAMA_3_8B, layers=1, **SMALL)
+    layout, step = Layout(tensor=ranks, sequence=sequence, zero=0), RankStep(tokens, batch, adapters=Adapters(rank))
+    assert trained_numbers(shape, layout, 0, step) == found["held"]
+    (whole,) = rank_stages(shape, layout, 0)
+    told = rank_run(shape, layout, 0, step)
+    one, two = (
+        outlines(2, *asked_pass(told, Stage(replace(whole.stack, layers=whole.stack.layers * n), False, False), True))
+        for n in (1, 2)
+    )
+    own = tokens // (ranks if sequence else 1)
+    statistics = 2 * 4 * batch * own + 4 * batch * tokens * shape.heads // ranks
+    norms = 2 * 2 * batch * own * shape.d_model
+    assert two[0].left - one[0].left - statistics - norms == found["kept"]
+    assert two[1].gradients - one[1].gradients == 4 * found["held"]
+
+
+LOSS = """
+import json, sys
+import torch, torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, loss_parallel, parallelize_module
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from flops_bytes.lessons.trace import Trace
+
+ranks, loss, d, vocab, batch, tokens, chunks = json.loads(sys.argv[1])
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+mesh = init_device_mesh("cpu", (ranks,))
+model = nn.Sequential(nn.Linear(d, vocab, bias=False)).to(torch.bfloat16)
+parallelize_module(model, mesh, {"0": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)})
+
+def lost(hidden, targets):
+    logits = model(hidden).flatten(0, 1)
+    return F.cross_entropy(logits if loss == "as-logits" else logits.float(), targets, reduction="sum")
+
+hidden = torch.zeros(batch, tokens, d, dtype=torch.bfloat16, requires_grad=True)
+targets = torch.zeros(batch * tokens, dtype=torch.int64)
+
+def step():
+    if loss == "chunked":
+        pieces = [piece.detach().requires_grad_() for piece in hidden.flatten(0, 1).chunk(chunks)]
+        for piece, target in zip(pieces, targets.chunk(chunks)):
+            lost(piece[None], target).backward()
+        gradient = torch.cat([piece.grad for piece in pieces])
+        del pieces, piece
+        hidden.backward(gradient.view_as(hidden))
+    else:
+        lost(hidden, targets).backward()
+
+with loss_parallel():
+    step()  # which makes what DTensor remembers
+    model[0].weight.grad = hidden.grad = None
+    with Trace() as trace:
+        step()
+print(json.dumps(trace.peak_bytes))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("loss", ["plain", "as-logits", "chunked"])
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_loss_over_split_logits_holds_what_loss_parallel_does(loss: str, ranks: int) -> None:
+    batch, tokens, chunks = 2, 512, 4
+    shape = replace(LLAMA_3_8B, layers=1, vocab=16_000, **SMALL)
+    told = [ranks, loss, shape.d_model, shape.vocab, batch, tokens, chunks]
+    command = [sys.executable, "-c", LOSS, json.dumps(told)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    step = RankStep(tokens, batch, loss=loss, chunks=chunks if loss == "chunked" else 1)
+    layout = Layout(tensor=ranks, sequence=False, zero=0)
+    run = rank_run(shape, layout, 0, step)
+    (whole,) = rank_stages(shape, layout, 0)
+    forward, backward = outlines(0, *asked_pass(run, Stage(replace(whole.stack, layers=()), False, True), True))
+    most = max(*forward.peaks.values(), *(forward.left + peak for peak in backward.peaks.values()))
+    hidden = 2 * batch * tokens * shape.d_model  # what comes to the norm, and what comes out
+    assert most - 2 * hidden == pytest.approx(int(done.stdout), rel=0.002)
 
 
 def test_what_is_computed_again_repeats_the_forward_passs_collectives_but_for_the_last() -> None:

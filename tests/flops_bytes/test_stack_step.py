@@ -57,6 +57,7 @@ LATENT: Config = {"q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
 LATENT |= {"v_head_dim": 32, "num_key_value_heads": 8}
 KINDS: dict[str, Config] = {
     "qwen3_moe": WIDE | HEADS | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 192},
+    "deepseek_v2": WIDE | ROUTED | LATENT,
     "deepseek_v3": WIDE | ROUTED | LATENT,
     "glm4_moe": WIDE | HEADS | ROUTED | {"use_qk_norm": True, "attention_bias": True},
     "gpt_oss": WIDE | HEADS | WINDOW | {"num_local_experts": 8, "num_experts_per_tok": 2},

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 from published.ranks import (
     NODE_GPUS,
@@ -158,3 +159,16 @@ def test_rows_of_several_nodes_are_planned_with_their_own_bandwidth() -> None:
             if cells["allreduce_gb_s"] and int(cells["dp"]) * int(cells["tp"]) * int(cells["pp"]) > NODE_GPUS
             else None
         )
+
+
+def test_tensor_ranks_in_several_nodes_gather_as_rows_on_so_many_nodes_measured() -> None:
+    rows = read_cells(FOLDER, "ultra-scale")
+    measured = [
+        float(cells["allgather_gb_s"]) * 1e9
+        for cells in rows
+        if cells["allgather_gb_s"] and int(cells["dp"]) * int(cells["tp"]) * int(cells["pp"]) == 4 * NODE_GPUS
+    ]
+    for run, cells in zip(RUNS, rows, strict=False):
+        told = run.row.settings.get("tp_bandwidth")
+        assert (told is None) == (int(cells["tp"]) <= NODE_GPUS)
+        assert int(cells["tp"]) != 4 * NODE_GPUS or told == median(measured)

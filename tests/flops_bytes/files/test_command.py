@@ -99,7 +99,6 @@ def test_options_behind_the_files_stand(file: Any) -> None:
     assert "model" not in shaped and shaped["shape"] == "layers=2"
     assert "zero" not in asked(file(FSDP), rest=("--gpus", "1")), "with nobody to share"
     assert asked(file(TITAN), rest=("--tensor-parallel", "2"))["tp"] == "2"
-    assert "trained" not in asked(file(TITAN), rest=("--tp", "2")), "which no layout takes"
     assert "accumulation" not in asked(file(LORA), rest=("--global-batch", "1M"))
 
 
@@ -121,9 +120,9 @@ def test_for_programs_the_answer_alone_is_printed(
 def test_an_option_that_is_not_derived_is_left_out_and_told(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
     titan = file(TITAN)
     text = Path(titan).read_text().replace("tensor_parallel_degree = 1", "tensor_parallel_degree = 2")
-    Path(titan).write_text(text.replace("enable=false\ncomponents", "enable=true\ncomponents"))
+    Path(titan).write_text(text.replace("[optimizer]", '[optimizer]\nimplementation = "foreach"'))
     status, out, err = run(capsys, titan, "--gpu", "H100 SXM", "--gpus", "8")
-    assert (status, err) == (0, "") and "left out: --loss compiled; compiled is not derived with torchtitan" in out
+    assert (status, err) == (0, "") and "left out: --update foreach; it is not derived for tensor" in out
     assert "layout                          TP 2 DP 4, ZeRO 3" in out
 
 
