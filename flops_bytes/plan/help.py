@@ -37,7 +37,7 @@ SHORT = {  # in a line each
 GROUPS: dict[str, tuple[str, ...]] = {
     "the model and the cards": (
         *("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus"),
-        *("link", "node_gpus", "network_cards", "bus_bandwidth", "price"),
+        *("link", "node_gpus", "network_cards", "bus_bandwidth", "tp_bandwidth", "price"),
     ),
     "a step's sequences": ("context", "micro_batch", "accumulation", "micro_batches", "global_batch", "lengths"),
     "what is trained": (
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("checkpointing", "checkpoint_every", "reentrant", "loss", "chunks"),
     ),
     "what GPUs share": (
-        *("zero", "sharding_by", "reduce_bucket", "replicas", *DEGREES, "cp_by", "sequence", "overlap_tp"),
+        *("zero", "sharding_by", "reduce_bucket", "replicas", *DEGREES, "etp", "cp_by", "sequence", "overlap_tp"),
         *("schedule", "virtual_stages", "stages", "rank", "trainer"),
     ),
     "memory beside the step": ("allowance", "alloc_conf"),
