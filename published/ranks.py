@@ -251,7 +251,7 @@ def ask_runs(runs: Sequence[Run], processes: int) -> list[tuple[Run, Said]]:
 
 def kept(run: Run, said: Said, on: str) -> dict[str, Any]:
     """A line of what was said first."""
-    line = {"source": run.row.source, "row": run.number, "on": on}
+    line: dict[str, Any] = {"source": run.row.source, "row": run.number, "on": on}
     if said.refused:
         return line | {"refused": said.refused}
     line |= {"rank_bytes": said.needs_bytes, "seconds": said.seconds, "fits": said.lives != DIES}
