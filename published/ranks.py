@@ -1,11 +1,11 @@
 """Published tables of runs with tensor, pipeline and data parallelism, beside what the planner says of each run.
 
 `python -m published.ranks measurements/published` prints how far the two are apart; `--first` keeps what is said of
-rows of which nothing was said yet, and never changes what was kept; `--extract CLONES` reads again the rows of sources
-of which every other row is left for later, and no more of them than those.
+rows of which nothing was said yet, and never changes what was kept; `--extract CLONES` reads the rows again.
 
 A source in measurements/published/layouts/tables is a head, which says where it is from, how its runs were set, and
-what no option of the planner expresses; and its rows, in columns of the source's own.
+what no option of the planner expresses; and its rows, in columns of the source's own. Of two sources the rows with an
+odd number were left out while the planner was built, and asked once, at the end: `<source>-kept`.
 """
 
 # --8<-- [start:setup]
@@ -39,6 +39,7 @@ NEAR = 0.15  # off by no more counts as near
 MIB = 2**20
 MFU_FLOORS = (30, 20, 10)  # percent
 NODE_GPUS = 8  # of all sources
+KEPT = "-kept"  # behind the name of a source: its rows that were left for the end
 METERS: dict[str, Callable[[Any], int]] = {
     "allocated": lambda reading: reading.allocated_bytes,
     "reserved": lambda reading: reading.reserved_bytes[0],
@@ -76,10 +77,10 @@ def read_head(folder: Path, source: str) -> dict[str, Any]:
 
 def read_runs(folder: Path) -> Iterator[Run]:
     """All rows of all sources, from measurements/published."""
-    for source, run_of in RUN_OF.items():
-        rows = read_cells(folder, source)
-        head = read_head(folder, source) | {"gathered_by_nodes": gathered_by_nodes(rows)}
-        yield from (run_of(head, place, cells) for place, cells in enumerate(rows))
+    for source in SOURCES:
+        name, rows = source.removesuffix(KEPT), read_cells(folder, source)
+        head = read_head(folder, name) | {"source": source, "gathered_by_nodes": gathered_by_nodes(rows)}
+        yield from (RUN_OF[name](head, place, cells) for place, cells in enumerate(rows))
 
 
 def gathered_by_nodes(rows: Iterable[Cells]) -> dict[int, float]:
@@ -105,7 +106,7 @@ def ultra_scale(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
         settings |= {"tp_bandwidth": head["gathered_by_nodes"][degrees["tp"] // NODE_GPUS]}
     label = f"{cells['model']}, DP {cells['dp']}, PP {cells['pp']}, TP {cells['tp']}, ZeRO {cells['zero']}"
     return Run(
-        named("ultra-scale", label, settings, {"tokens_per_second_a_gpu": cells["tokens_per_second_per_gpu"]}),
+        named(head["source"], label, settings, {"tokens_per_second_a_gpu": cells["tokens_per_second_per_gpu"]}),
         str(place),
         cells["cause"],
         {"reserved": [(0, float(cells["reserved_gib"]) * GIB)] if cells["reserved_gib"] else []},
@@ -150,7 +151,7 @@ def simumax(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
         for meter in ("allocated", "reserved")
     }
     seconds = {"seconds": str(float(cells["milliseconds"]) / 1e3)}
-    return Run(named("simumax-b200", cells["case"], settings, seconds), cells["row"], "", memory, None)
+    return Run(named(head["source"], cells["case"], settings, seconds), cells["row"], "", memory, None)
 
 
 def megatron_bridge(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
@@ -169,7 +170,7 @@ def megatron_bridge(head: Mapping[str, Any], place: int, cells: Cells) -> Run:
     settings |= {"global_batch": (number["gbs"] or 0) * (number["length"] or 0)}
     label = f"{cells['container']}, {cells['kind']}, {cells['system']}, {cells['model']}, {cells['precision']}"
     readings = {"tokens_per_second_a_gpu": str(number["tokens_per_second_a_gpu"])}
-    return Run(named("megatron-bridge", label, settings, readings), f"{cells['file']} {cells['row']}", "", {}, None)
+    return Run(named(head["source"], label, settings, readings), f"{cells['file']} {cells['row']}", "", {}, None)
 
 
 def first_number(cell: str) -> int | None:
@@ -187,6 +188,7 @@ RUN_OF: dict[str, Callable[[Mapping[str, Any], int, Cells], Run]] = {
     "simumax-b200": simumax,
     "megatron-bridge": megatron_bridge,
 }
+SOURCES = (*RUN_OF, *(f"{name}{KEPT}" for name in ("simumax-b200", "megatron-bridge")))
 # --8<-- [end:rows]
 
 
@@ -250,10 +252,15 @@ def ask_runs(runs: Sequence[Run], processes: int) -> list[tuple[Run, Said]]:
 
 def kept(run: Run, said: Said, on: str) -> dict[str, Any]:
     """A line of what was said first."""
-    line = {"source": run.row.source, "row": run.number, "on": on}
+    line: dict[str, Any] = {"source": run.row.source, "row": run.number, "on": on}
     if said.refused:
         return line | {"refused": said.refused}
-    return line | {"rank_bytes": said.needs_bytes, "seconds": said.seconds, "fits": said.lives != DIES}
+    line |= {"rank_bytes": said.needs_bytes, "seconds": said.seconds, "fits": said.lives != DIES}
+    if run.row.source.endswith(KEPT) and any(run.memory.values()):
+        line |= {
+            "meters": {meter: {str(rank): each for rank, each in of.items()} for meter, of in said.rank_bytes.items()}
+        }
+    return line
 
 
 def read_first(path: Path) -> list[dict[str, Any]]:
@@ -271,15 +278,20 @@ def fits_at_first(folder: Path) -> dict[tuple[str, str], bool]:
 
 
 def ratios_at_first(folder: Path, asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
-    """What was said first over what was read, of what is planned today; then tensors stood for each meter."""
+    """What was said first over what was read, of what is planned today; of rows that were not left for the end,
+    tensors stood for each meter then."""
     lines, found = first_lines(folder), dict[str, list[Ratio]]()
     for run, said in asked:
         line = lines[run.row.source, run.number]
         if said.refused or "refused" in line:
             continue
         for meter, readings in run.memory.items():
-            each = ((run, line["rank_bytes"][rank] / read) for rank, read in readings)
-            found.setdefault(meter, []).extend(each)
+            by_rank = line["meters"][meter] if "meters" in line else {}
+            for rank, read in readings:
+                planned = nearer(by_rank[str(rank)], read) if by_rank else line["rank_bytes"][rank]
+                found.setdefault(meter, []).append((run, planned / read))
+        if said.published_seconds:
+            found.setdefault("seconds", []).append((run, line["seconds"] / said.published_seconds))
     return found
 
 
@@ -410,10 +422,10 @@ def table(source: str, asked: Sequence[tuple[Run, Said]]) -> Iterator[str]:
 
 
 # --8<-- [start:extract]
-def extract_simumax(head: Mapping[str, Any], clone: Path) -> Iterator[dict[str, Any]]:
-    """Of its rows those with an even index."""
+def extract_simumax(head: Mapping[str, Any], clone: Path, first: int) -> Iterator[dict[str, Any]]:
+    """Every other row, from the index 0 or 1 on."""
     rows = json.loads((clone / head["path"]).read_text(encoding="utf-8"))["rows"]
-    for index, row in list(enumerate(rows))[::2]:
+    for index, row in list(enumerate(rows))[first::2]:
         is_own = row.get("memory_source_case", row["case"]) == row["case"]
         gpus = [row["peak_memory_by_rank_mb"][str(rank)] for rank in range(8)] if is_own else []
         degree = {name: int(size) for name, size in re.findall(r"(tp|cp|ep|pp)(\d+)", row["parallel"])}
@@ -439,8 +451,8 @@ COLUMNS = {  # of Megatron-Bridge's tables, without spaces
 }  # fmt: skip
 
 
-def extract_bridge(head: Mapping[str, Any], clone: Path) -> Iterator[dict[str, Any]]:
-    """Of each file's rows those with an even number."""
+def extract_bridge(head: Mapping[str, Any], clone: Path, first: int) -> Iterator[dict[str, Any]]:
+    """Every other row of each file, from the number 0 or 1 on."""
     for name in head["paths"]:
         place = dict.fromkeys(("file", "row", "container", "kind", *COLUMNS.values()), "")
         row, columns = 0, list[str]()
@@ -453,7 +465,7 @@ def extract_bridge(head: Mapping[str, Any], clone: Path) -> Iterator[dict[str, A
             elif not columns:
                 columns = [COLUMNS[cell.replace(" ", "")] for cell in line.strip().strip("|").split("|")]
             elif not re.match(r"\|[ :]*-", line):
-                if row % 2 == 0:
+                if row % 2 == first:
                     cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
                     yield place | {"file": Path(name).stem, "row": row} | dict(zip(columns, cells, strict=True))
                 row += 1
@@ -466,12 +478,13 @@ def extract(folder: Path, clones: Path) -> None:
     """Writes the rows of these sources, from clones at the commit of their heads."""
     for source, read in EXTRACTS.items():
         head = read_head(folder, source)
-        rows = list(read(head, clones / head["repository"]))
-        path = folder / "layouts" / "tables" / f"{source}.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        for first, half in enumerate((source, f"{source}{KEPT}")):
+            rows = list(read(head, clones / head["repository"], first))
+            path = folder / "layouts" / "tables" / f"{half}.csv"
+            with path.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
 
 
 # --8<-- [end:extract]
@@ -494,7 +507,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(f"python -m published.ranks: {error}", file=sys.stderr)
         return 2
-    for source in RUN_OF:
+    for source in SOURCES:
         print("\n".join(table(source, [each for each in asked if each[0].row.source == source])))
     return 0
 

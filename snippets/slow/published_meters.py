@@ -24,6 +24,7 @@ from flops_bytes.time.layouts import LAUNCHED_LAYER_SECONDS
 from published.meters import FLAT_BYTES, Metered, ask_all, lives_of, read_lengths
 from published.ranks import (
     NODE_GPUS,
+    SOURCES,
     Ratio,
     Run,
     ask_runs,
@@ -244,6 +245,15 @@ for kind, of_kind in speeds(each for each in asked_runs if each[0].row.source ==
     step_kinds[kind.replace(" ", "_")] = how_far([ratio for _, ratio in of_kind]) | {
         "ratio": statistics.median(ratio for _, ratio in of_kind),
         "as_long_share": sum(ratio <= 1 for _, ratio in of_kind) / len(of_kind),
+    }
+steps_by_source: dict[str, dict[str, Any]] = {}
+for _source in SOURCES:
+    _of_source = [said for run, said in asked_runs if run.row.source == _source]
+    _found = [ratio for run, ratio in ratios_now["seconds"] if run.row.source == _source]
+    steps_by_source[_source.replace("-", "_")] = how_far(_found) | {
+        "ratio": statistics.median(_found),
+        "rows": len(_of_source),
+        "refused": sum(bool(said.refused) for said in _of_source),
     }
 LAUNCHING_SECONDS = LAUNCHED_LAYER_SECONDS
 BUS_BYTES_PER_SECOND = {  # of all-reduces that the runs measured on so many nodes

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from published.ranks import (
+    KEPT,
     NODE_GPUS,
     Run,
     Said,
@@ -17,6 +18,7 @@ from published.ranks import (
     extract,
     keep_first,
     kept,
+    ratios_at_first,
     read_cells,
     read_first,
     read_head,
@@ -37,7 +39,13 @@ def name(run: Run) -> tuple[str, str]:
 
 
 def test_each_row_says_what_the_command_needs_and_how_it_ended() -> None:
-    assert Counter(run.row.source for run in RUNS) == {"ultra-scale": 1601, "simumax-b200": 22, "megatron-bridge": 139}
+    assert Counter(run.row.source for run in RUNS) == {
+        "ultra-scale": 1601,
+        "simumax-b200": 22,
+        "megatron-bridge": 139,
+        "simumax-b200-kept": 21,
+        "megatron-bridge-kept": 139,
+    }
     assert len({name(run) for run in RUNS}) == len(RUNS)
     for run in RUNS:
         assert run.row.settings.keys() >= NEEDED
@@ -50,12 +58,13 @@ def test_each_row_says_what_the_command_needs_and_how_it_ended() -> None:
         assert read_head(FOLDER, source).keys() >= {"repository", "commit", "licence", "retrieved", "settings"}
 
 
-def test_of_two_sources_every_other_row_is_left_for_later() -> None:
+def test_of_two_sources_every_other_row_was_left_for_the_end() -> None:
     for source in ("simumax-b200", "megatron-bridge"):
-        assert all(int(cells["row"]) % 2 == 0 for cells in read_cells(FOLDER, source))
+        for odd, half in enumerate((source, f"{source}{KEPT}")):
+            assert all(int(cells["row"]) % 2 == odd for cells in read_cells(FOLDER, half))
 
 
-def test_rows_left_for_later_are_not_extracted(tmp_path: Path) -> None:
+def test_rows_left_for_the_end_are_extracted_apart(tmp_path: Path) -> None:
     folder, clones = tmp_path / "published", tmp_path / "clones"
     (folder / "layouts" / "tables").mkdir(parents=True)
     for source in ("simumax-b200", "megatron-bridge"):
@@ -64,13 +73,15 @@ def test_rows_left_for_later_are_not_extracted(tmp_path: Path) -> None:
     gpu = {"max_allocated_mb": 1.0, "max_reserved_mb": 2.0}
     own = {"model": "llama3-70b", "parallel": "tp2pp4", "layer_num": 12, "mbc": 4, "real_ms": 1.0}
     own |= {"peak_memory_by_rank_mb": {str(rank): gpu for rank in range(8)}}
-    rows = [{"case": f"case {index}"} | (own if index % 2 == 0 else {}) for index in range(3)]
+    rows = [{"case": f"case {index}"} | own for index in range(3)]
     write(clones, "MooreThreads/SimuMax/docs/b200/b200_release_v1.2_summary.json", json.dumps({"rows": rows}))
     head = "| Model | #-GPUs | TP | PP |\n|---|---:|---|---|\n"
     page = f"## 1.0 NeMo Container\n\n{head}| even | 8 | 1 | 1 |\n| odd | 8 | 1 | 1 |\n\n{head}| last | 8 | 1 | 1 |\n"
     for file in ("performance-summary.md", "performance-summary-archive.md"):
         write(clones, f"NVIDIA-NeMo/Megatron-Bridge/docs/{file}", page)
     extract(folder, clones)
+    assert [row["case"] for row in read_cells(folder, f"simumax-b200{KEPT}")] == ["case 1"]
+    assert [row["model"] for row in read_cells(folder, f"megatron-bridge{KEPT}")] == ["odd", "odd"]
     cells = read_cells(folder, "simumax-b200")
     assert [row["case"] for row in cells] == ["case 0", "case 2"]
     assert (cells[0]["tp"], cells[0]["pp"]) == ("2", "4")
@@ -88,6 +99,12 @@ def write(folder: Path, name: str, text: str) -> None:
 def test_of_each_row_it_is_kept_what_was_said_first() -> None:
     lines = read_first(TABLES / "first.jsonl.gz")
     assert [(line["source"], line["row"]) for line in lines] == [name(run) for run in RUNS]
+    kept_readings = [
+        ratio
+        for run, ratio in ratios_at_first(FOLDER, [(run, ask(run)) for run in RUNS if run.number == "5"])["allocated"]
+        if run.row.source == f"simumax-b200{KEPT}"
+    ]
+    assert len(kept_readings) == 8 and all(0.9 < ratio < 1.1 for ratio in kept_readings)  # by their own meter
     for line, run in zip(lines, RUNS, strict=True):
         assert "refused" in line or (len(line["rank_bytes"]) == run.row.settings["pp"] and line["seconds"] > 0)
 
