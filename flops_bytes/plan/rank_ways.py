@@ -246,7 +246,7 @@ def layout_rows(
 def layouts_with_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool, tell: Tell | None
 ) -> list[tuple[Way, dict[str, Any]]]:
-    """Of each result that a training can have, the layouts that fit: of all weights ten, of others the fastest."""
+    """Of each result that a training can have the fastest layout that fits; of the first that has one, ten."""
     told = {name: value for name, value in said.items() if value is not None and (name, value) != ("trained", "all")}
     asked = {name: value for name, value in told.items() if name != "global_batch"}
     fixed, found, why = fixed_options(said), list[LayoutWay](), ""
@@ -265,7 +265,7 @@ def layouts_with_rows(
                 refuse_too_many(len(candidates))
                 if tell:
                     tell(f"{len(candidates):,} layouts timed")
-        most = 1 if given_up(result) else LISTED
+        most = 1 if any(each.way.verdict != MISSES for each in found) else LISTED
         found += [*islice(in_order(candidates, lives, tell), most)] or least_of(candidates)
     if not found:
         raise ValueError(why or "--gpus: they can share no such step; give others, or another --global-batch")
@@ -288,6 +288,8 @@ def layout_row(found: LayoutWay, said: Mapping[str, Any]) -> dict[str, Any]:
     standing |= {"virtual_stages": 2 if layout.schedule == "interleaved" else 1, "micro_batches": layout.pipeline}
     if "global_batch" in said or "accumulation" in said:
         standing["micro_batches"] = layout.micro_batches
+    if said.get("trained"):
+        standing |= {name: a[name] for name in ("lora", "base")}
     unsaid = {name: every[name] for name in every if said.get(name) is None and name in standing}
     options = {name: value for name, value in unsaid.items() if value != standing[name]}
     if not any(name in PARALLEL for name in (*options, *said)):
@@ -298,8 +300,8 @@ def layout_row(found: LayoutWay, said: Mapping[str, Any]) -> dict[str, Any]:
 def rows_on_ranks(
     complete: CompleteQuestion, said: Mapping[str, Any], reader: Reader, lives: bool = True, tell: Tell | None = None
 ) -> list[dict[str, Any]]:
-    """Layouts, and beside them the ways that split no layer and are not planned as layouts: each only if none that is
-    as fast gives up no more. If nothing fits, what needs least. Raises ValueError if no layout is planned."""
+    """Layouts, and beside them the ways that split no layer and are not planned as layouts, without those that others
+    make needless. If nothing fits, what needs least. Raises ValueError if no layout is planned."""
     layouts = layouts_with_rows({**said, "context": complete.a["context"]}, reader, lives, tell)
     others = living_ways(complete, said) if lives else find_ways(complete, said)
     timed = [way._replace(seconds=way.seconds * slowness(way.options, complete, said, reader)) for way in others]
@@ -311,9 +313,15 @@ def rows_on_ranks(
     return [
         row
         for place, (way, row) in enumerate(fitting)
-        if ((way, row) in layouts and not given_up(way.options))
-        or not any(spares(other, way) for other, _ in fitting[:place])
+        if not any(makes_needless(other, way, row) for other, _ in fitting[:place])
     ]
+
+
+def makes_needless(other: Way, way: Way, row: Mapping[str, Any]) -> bool:
+    """Whether a way that is as fast gives up no more, with as much room; of layouts, gives up less, for these are
+    listed beside each other."""
+    is_layout_row = any(name in PARALLEL for name in row["options"])
+    return spares(other, way) and not (is_layout_row and given_up(other.options) == given_up(way.options))
 
 
 def asked_of_ranks(a: Options, said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
