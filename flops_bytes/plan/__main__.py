@@ -82,6 +82,7 @@ def in_lines(message: str) -> str:
 
 
 MOST_BYTES = 2**24  # of a config.json
+TOLD_EVERY_SECONDS = 0.1  # how far a search is
 MOST_TRIED = 2**24  # sequences or tokens with which a step goes through the allocator
 
 
@@ -167,13 +168,13 @@ def progress() -> Iterator[Callable[[str], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    began, width = time.monotonic(), 0
+    next_at, width = time.monotonic() + 1, 0
 
     def tell(how_far: str) -> None:
-        nonlocal width
-        if time.monotonic() - began > 1:
+        nonlocal next_at, width
+        if (now := time.monotonic()) > next_at:
             print(f"\r{how_far:{width}}", end="", file=sys.stderr, flush=True)
-            width = max(width, len(how_far))
+            next_at, width = now + TOLD_EVERY_SECONDS, max(width, len(how_far))
 
     try:
         yield tell

@@ -42,7 +42,7 @@ from flops_bytes.plan.ways import (
     way_row,
 )
 
-MOST_TRIED = 1_000_000  # a minute's worth
+MOST_TRIED = 100_000  # a minute's worth
 MOST_SEQUENCES = 64  # of a micro-batch
 LISTED = 10
 OF_A_RESULT = ("lora", "lora_on", "base", "optimizer", "offload")
@@ -134,16 +134,15 @@ def schedules_to_try(question: LayoutQuestion, layout: Layout) -> Iterator[tuple
 
 # --8<-- [start:search]
 def in_order(candidates: Iterable[Candidate], lives: bool = True, tell: Tell | None = None) -> Iterator[LayoutWay]:
-    """Those that fit, the fastest first, and of those as fast the one that holds less: of each combination of degrees
-    one, and if that fits on paper alone, the fastest that fits with room too. With `lives` none that dies in the
-    simulated allocator.
+    """Those that fit, the fastest first: of each combination of degrees one, and if that fits on paper alone, the
+    fastest that fits with room too. With `lives` none that dies in the simulated allocator.
     """
     ordered = sorted(candidates, key=lambda each: each.seconds)
     can_fit, best, done, fit = Fitting(ordered), dict[tuple[int, ...], str](), 0, 0
     for _, alike in groupby(ordered, key=lambda each: each.seconds):
         group = [*alike]
         judged = [judge(each) for each in group if best.get(each.degrees) != WITH_ROOM and can_fit(each)]
-        for found in sorted(judged, key=lambda each: each.way.needs_bytes):
+        for found in sorted(judged, key=of_those_as_fast):
             degrees = found.candidate.degrees
             if found.way.verdict in (MISSES, best.get(degrees)) or best.get(degrees) == WITH_ROOM:
                 continue
@@ -154,6 +153,11 @@ def in_order(candidates: Iterable[Candidate], lives: bool = True, tell: Tell | N
         done += len(group)
         if tell:
             tell(f"{done:,} of {len(ordered):,} layouts tried, {fit} fit")
+
+
+def of_those_as_fast(found: LayoutWay) -> tuple[bool, int, int]:
+    """First what has room, then what computes its loss at once, then what holds less."""
+    return found.way.verdict != WITH_ROOM, found.way.options["chunks"], found.way.needs_bytes
 
 
 class Fitting:
@@ -182,9 +186,11 @@ class Fitting:
         return (candidate.degrees, layout.zero), (layout._replace(micro_batches=1), candidate.checkpointing)
 
     @staticmethod
-    def held(candidate: Candidate) -> tuple[int, bool, int]:
-        """In what order candidates that are split alike hold more: by micro-batch, recomputation, stages of a rank."""
-        return candidate.question.a["micro_batch"], candidate.checkpointing != "full", candidate.layout.virtual
+    def held(candidate: Candidate) -> tuple[int, bool, int, int]:
+        """In what order candidates that are split alike hold more: by micro-batch, recomputation, chunks of the loss,
+        stages of a rank."""
+        a = candidate.question.a
+        return a["micro_batch"], candidate.checkpointing != "full", -a["chunks"], candidate.layout.virtual
 
 
 def judge(candidate: Candidate) -> LayoutWay:
@@ -240,42 +246,50 @@ def layout_rows(
 def layouts_with_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool, tell: Tell | None
 ) -> list[tuple[Way, dict[str, Any]]]:
-    """Of each result that a training can have, the layouts that fit: of all weights ten, of others the fastest."""
+    """Of each result that a training can have the fastest layout that fits; of the first that has one, ten."""
     told = {name: value for name, value in said.items() if value is not None and (name, value) != ("trained", "all")}
     asked = {name: value for name, value in told.items() if name != "global_batch"}
-    questions, why = [], ""
+    fixed, found, why = fixed_options(said), list[LayoutWay](), ""
     a = read_options({name: value for name, value in asked.items() if name in OPTIONS})
-    for result in results(a, fixed_options(said)):
+    for result in results(a, fixed):
         changes = {name: result[name] for name in OF_A_RESULT if result[name] != a[name]}
-        try:
-            questions.append(read_question(asked | changes, reader=reader))
-        except ValueError as error:
-            why = why or str(error)
-    if not questions:
-        raise ValueError(why)
-    found: list[LayoutWay] = []
-    for question in questions:
-        candidates = []
-        for candidate in candidates_of(question, sequences_of_step(told, question)):
-            candidates.append(candidate)
-            if len(candidates) > MOST_TRIED:
-                few = "give --tp, --cp, --pp, --ep or --schedule"
-                raise ValueError(f"--find: more than {MOST_TRIED:,} layouts to try; {few}")
-            if tell:
-                tell(f"{len(candidates):,} layouts timed")
-        most = 1 if given_up(question.a) else LISTED
+        candidates: list[Candidate] = []
+        for loss in ({},) if {"loss", "chunks"} & {*fixed} else ({}, {"loss": "chunked"}):
+            try:
+                question = read_question(asked | changes | loss, reader=reader)
+            except ValueError as error:
+                why = why or str(error)
+                continue
+            for candidate in candidates_of(question, sequences_of_step(told, question)):
+                candidates.append(candidate)
+                refuse_too_many(len(candidates))
+                if tell:
+                    tell(f"{len(candidates):,} layouts timed")
+        most = 1 if any(each.way.verdict != MISSES for each in found) else LISTED
         found += [*islice(in_order(candidates, lives, tell), most)] or least_of(candidates)
+    if not found:
+        raise ValueError(why or "--gpus: they can share no such step; give others, or another --global-batch")
     return [(each.way, layout_row(each, said)) for each in found]
+
+
+def refuse_too_many(candidates: int) -> None:
+    """Raises ValueError for a search that would take more than a minute."""
+    if candidates > MOST_TRIED:
+        few = "give --tp, --cp, --pp, --ep or --schedule"
+        raise ValueError(f"--find: more than {MOST_TRIED:,} layouts to try; {few}")
 
 
 def layout_row(found: LayoutWay, said: Mapping[str, Any]) -> dict[str, Any]:
     """A layout as an answer has it: the options to ask for beside those that somebody gave."""
     layout, a = found.candidate.layout, found.way.options
-    every = layout_flags(layout, a["checkpointing"]) | {name: a[name] for name in ("zero", "micro_batch", *OF_A_RESULT)}
+    every = layout_flags(layout, a["checkpointing"])
+    every |= {name: a[name] for name in ("zero", "micro_batch", "loss", *OF_A_RESULT)}
     standing = {name: option.default for name, option in (OPTIONS | PARALLEL).items()}
     standing |= {"virtual_stages": 2 if layout.schedule == "interleaved" else 1, "micro_batches": layout.pipeline}
     if "global_batch" in said or "accumulation" in said:
         standing["micro_batches"] = layout.micro_batches
+    if said.get("trained"):
+        standing |= {name: a[name] for name in ("lora", "base")}
     unsaid = {name: every[name] for name in every if said.get(name) is None and name in standing}
     options = {name: value for name, value in unsaid.items() if value != standing[name]}
     if not any(name in PARALLEL for name in (*options, *said)):
@@ -286,8 +300,8 @@ def layout_row(found: LayoutWay, said: Mapping[str, Any]) -> dict[str, Any]:
 def rows_on_ranks(
     complete: CompleteQuestion, said: Mapping[str, Any], reader: Reader, lives: bool = True, tell: Tell | None = None
 ) -> list[dict[str, Any]]:
-    """Layouts, and beside them the ways that split no layer and are not planned as layouts: each only if none that is
-    as fast gives up no more. If nothing fits, what needs least. Raises ValueError if no layout is planned."""
+    """Layouts, and beside them the ways that split no layer and are not planned as layouts, without those that others
+    make needless. If nothing fits, what needs least. Raises ValueError if no layout is planned."""
     layouts = layouts_with_rows({**said, "context": complete.a["context"]}, reader, lives, tell)
     others = living_ways(complete, said) if lives else find_ways(complete, said)
     timed = [way._replace(seconds=way.seconds * slowness(way.options, complete, said, reader)) for way in others]
@@ -299,9 +313,15 @@ def rows_on_ranks(
     return [
         row
         for place, (way, row) in enumerate(fitting)
-        if ((way, row) in layouts and not given_up(way.options))
-        or not any(spares(other, way) for other, _ in fitting[:place])
+        if not any(makes_needless(other, way, row) for other, _ in fitting[:place])
     ]
+
+
+def makes_needless(other: Way, way: Way, row: Mapping[str, Any]) -> bool:
+    """Whether a way that is as fast gives up no more, with as much room; of layouts, gives up less, for these are
+    listed beside each other."""
+    is_layout_row = any(name in PARALLEL for name in row["options"])
+    return spares(other, way) and not (is_layout_row and given_up(other.options) == given_up(way.options))
 
 
 def asked_of_ranks(a: Options, said: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
