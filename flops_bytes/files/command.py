@@ -4,18 +4,20 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import wrap
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-from flops_bytes.files.content import Content, content_of, message_words
-from flops_bytes.files.formats import line_of
-from flops_bytes.files.interpret import interpret
+from flops_bytes.files.content import FORMATS, Content, content_of, message_words
+from flops_bytes.files.formats import formats_of, line_of
+from flops_bytes.files.interpret import Part, interpret
 from flops_bytes.files.out_of_memory import PARTS, decode
 from flops_bytes.files.run import SMALL, Row, asked_of, facts_beside, flags, parts_of, problems_of, rows_of, shown
 from flops_bytes.files.software import sentences, softwares
+from flops_bytes.files.write import REMOVED, change_of, lines_of, sayable
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main as run_plan
-from flops_bytes.plan.options import OPTIONS
+from flops_bytes.plan.options import OPTIONS, read_option
 from flops_bytes.plan.parallel import DEGREES, PARALLEL
+from flops_bytes.plan.ways import TRIED
 
 MISTAKE = 2
 MOST_FILES = 20
@@ -94,7 +96,32 @@ def answer(contents: list[Content], rest: list[str]) -> int:
         each = next((each for each in reading.said if name in each.options and each.file), None)
         return f"{each.file}, {place(line_of(texts[each.file], each.key))}{shown(each)}: " if each else ""
 
-    return planned(asked, given, rest, out, where)
+    asked, status = planned(asked, given, [each for each in rest if each != "--find" or as_json], out, where)
+    if not as_json and tables:
+        run = Run(parts, config, facts_beside(parts, config), {each.path: format_of(each) for each in tables})
+        for line in written_lines(run, asked, given, "--find" in rest):
+            print(line)
+    return status
+
+
+class Run(NamedTuple):
+    """The files of a run: what they say, what is known beside them, and the format of each."""
+
+    parts: list[Part]
+    config: Content | None
+    more: dict[str, Any]
+    formats: dict[str, str]
+
+
+def format_of(content: Content) -> str:
+    """The format in which a table was read."""
+    for name in formats_of(content.path, content.text):
+        try:
+            FORMATS[name](content.text)
+        except ValueError:
+            continue
+        return name
+    return "yaml"
 
 
 def options_in(rest: list[str]) -> dict[str, Any]:
@@ -149,8 +176,9 @@ def indented(text: str) -> list[str]:
 
 def planned(
     asked: dict[str, Any], given: Mapping[str, Any], rest: list[str], out: TextIO, where: Callable[[str], str]
-) -> int:
-    """The planner's answer; options of few bytes that it does not derive are left out, which is said."""
+) -> tuple[dict[str, Any], int]:
+    """What was asked in the end, and the answer's exit status: options of few bytes that the planner does not derive
+    are left out, which is said."""
     asked = dict(asked)
     while True:
         try:
@@ -164,7 +192,78 @@ def planned(
                 raise ValueError(where(name) + str(error)) from None
             print(f"left out: {flags({name: asked.pop(name)}, None)}; {str(error).partition(': ')[2]}\n", file=out)
     as_text = {name: json.dumps(value, default=str) if name == "config" else value for name, value in asked.items()}
-    return run_plan([*(f"--{name.replace('_', '-')}={value}" for name, value in as_text.items()), *rest])
+    return asked, run_plan([*(f"--{name.replace('_', '-')}={value}" for name, value in as_text.items()), *rest])
+
+
+# Written down
+
+MOST_WAYS = 5
+NOT_WRITTEN = ("model", "gpus")  # but said beside the files
+FREED = (*TRIED, "lora", "base", "lora_on", "lora_dropout")  # what files say and --find may change
+
+
+def written_lines(run: Run, asked: Mapping[str, Any], given: Mapping[str, Any], find: bool) -> Iterator[str]:
+    """The options behind the files as their own lines; and of each way that fits the lines that ask for it."""
+    own = sayable([Part("", name, {}) for name in softwares()], softwares())
+    changed = {name: read(name, value) for name, value in given.items() if name in own and name not in NOT_WRITTEN}
+    if changed:
+        yield ""
+        yield sentences()["asked"]
+        yield from change_lines(run, changed)
+    if find:
+        yield ""
+        yield sentences()["ways"]
+        for n, way in enumerate(plan(find=True, meters=True, **freed(run, asked, given))["ways"][:MOST_WAYS], start=1):
+            options = with_accumulation(way["options"], {**asked, **given})
+            yield sentences()["way"].format(
+                n=n,
+                means=flags(options, None) or sentences()["as it is"],
+                needs=f"{way['needs_bytes'] / 2**30:,.1f} GiB",
+                verdict=way["verdict"],
+                speed=f"{way['tokens_per_second']:,.0f}",
+            )
+            yield from change_lines(run, {**changed, **options})
+
+
+def read(name: str, value: Any) -> Any:
+    """An option as it is planned with, where it is one of a training that splits no layer."""
+    return read_option(name, value) if name in OPTIONS else value
+
+
+def freed(run: Run, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The question of what else fits: what files say of it is open, but for the sequences of a step, and for options
+    that their softwares have no key for."""
+    question = {name: value for name, value in asked.items() if name not in FREED}
+    own = sayable(run.parts, softwares())
+    question |= {name: asked.get(name, OPTIONS[name].default) for name in TRIED if name not in own}
+    if {"micro_batch", "accumulation"} & given.keys() or "context" not in asked:
+        kept = {name: asked[name] for name in ("micro_batch", "accumulation") if name in asked}
+        return {**question, **kept, **given}
+    gpus = read("gpus", {**asked, **given}.get("gpus", 1))
+    sequences = asked.get("micro_batch", 1) * asked.get("accumulation", 1) * gpus
+    return {"global_batch": sequences * asked["context"], **question, **given}
+
+
+def with_accumulation(options: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A way's options with the micro-batches that its step has, if the files have as many sequences in one."""
+    if "micro_batch" not in options or "accumulation" in options:
+        return dict(options)
+    sequences = int(asked.get("micro_batch", 1)) * int(asked.get("accumulation", 1))
+    return {**options, "accumulation": max(sequences // options["micro_batch"], 1)}
+
+
+def change_lines(run: Run, changed: Mapping[str, Any]) -> Iterator[str]:
+    """The lines to change in each file so that it asks for these options, to copy; and what no line says."""
+    change, told = change_of(run.parts, softwares(), run.more, changed), sentences()
+    for file in dict.fromkeys([edit.file for edit in change.edits]):
+        mine = [edit for edit in change.edits if edit.file == file]
+        yield f"   {told['lines'].format(file=file)}"
+        yield from (f"     {line}" for line in lines_of(run.formats[file], mine))
+        if removed := [edit.key for edit in mine if edit.value == REMOVED]:
+            yield f"     # {told['taken out'].format(key=', '.join(removed))}"
+    for name, options in (("cannot", change.unsaid), ("beside", change.beside)):
+        if options:
+            yield from indented(f" {told[name].format(means=flags(options, None))}")
 
 
 # Messages

@@ -6,13 +6,14 @@ import json
 import re
 import shlex
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import EXAMPLE
-from planner import FIRST
+from planner import FIRST, OPENS, form
 from planner.answer import completed
 from planner.stacks import answer_any
 from tests.conftest import ROOT
@@ -115,3 +116,17 @@ def test_the_terminal_writes_numbers_as_people_read_them() -> None:
     ):
         out = lines_of(**asked)
         assert said in out and not re.search(r"\de\+\d|\b1 users", re.sub(r"(?m)^.*FLOPs.*$", "", out))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_each_question_of_the_page_opens_a_form_that_answers(language: str) -> None:
+    """What stands in an address is what the form has fields for, and the planner answers it."""
+    page = (ROOT / "docs" / language / "plan.md").read_text(encoding="utf-8")
+    addresses = re.findall(r"\]\(plan\.md\?([^)#]+)", page)
+    assert len(addresses) == 13
+    for address in addresses:
+        told = dict(parse_qsl(address, strict_parsing=True))
+        fields = form("full", language)
+        assert all(f'name="{name}"' in fields for name in told), address
+        found = answer_any(completed(told, OPENS[language]))["found"]
+        assert found["fits"] is not None and found["verdict"], address
