@@ -15,8 +15,11 @@ NAMES = (
     "llama_factory",
     "axolotl",
     "ms_swift",
+    "torchtune",
+    "nanotron",
     "trl",
     "transformers",
+    "peft",
 )
 
 FEW_KEYS = 8  # of which a mark says enough; of more several do
