@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 Software = Mapping[str, Any]
 OFF = ("", "none", "false", "no", "0", "0.0", "null", "[]", "{}")  # values with which a key asks for nothing
+EMPTY = ("null", "", "{}")  # with which an unknown key asks for nothing, for a default may be on where "false" is off
 AUTO = "auto"
 OCTAL = re.compile(r"0[0-9]+", re.ASCII)
 LARGEST = 1e18  # of a number that may be written with an exponent, 5e8
@@ -382,7 +383,7 @@ def of_written(
             text = next((why for name, why in software.get("not_planned", {}).items() if covers(name, own_key)), "")
             if text:
                 return said("not planned" if is_on(value) else "nothing", text)
-    return said("unknown")
+    return said("nothing" if words(value) in EMPTY else "unknown")
 
 
 def covers(named: str, key: str) -> bool:

@@ -15,8 +15,11 @@ NAMES = (
     "llama_factory",
     "axolotl",
     "ms_swift",
+    "torchtune",
+    "nanotron",
     "trl",
     "transformers",
+    "peft",
 )
 
 

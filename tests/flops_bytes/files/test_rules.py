@@ -56,10 +56,11 @@ def test_a_default_stands_for_what_is_not_written_and_is_told() -> None:
 
 
 def test_nothing_and_not_planned_and_unknown() -> None:
-    reading = trainer({}, {"seed": 1, "log_every": 2, "galore": True, "dora": False, "other": 3},
+    reading = trainer({}, {"seed": 1, "log_every": 2, "galore": True, "dora": False, "other": 3,
+                           "off": False, "none": None},
                       nothing=["seed", "log_*"], not_planned={"galore": "an optimizer", "dora": "norms"})  # fmt: skip
     expected = {"seed": "nothing", "log_every": "nothing", "galore": "not planned", "dora": "nothing"}
-    assert kinds(reading) == expected | {"other": "unknown"}
+    assert kinds(reading) == expected | {"other": "unknown", "off": "unknown", "none": "nothing"}
 
 
 def test_only_with_and_unless() -> None:
