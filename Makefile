@@ -100,11 +100,13 @@ format: $(READY)
 
 # Does the site depend on its generator? Builds the same sources with the newest Zensical and reports what differs.
 zensical: $(READY)
-	$(PIP_INSTALL) --upgrade --target .cache/zensical --constraint .github/constraints.txt zensical
+	sed 's/ *\\$$//; /--hash/d' .github/constraints.txt > .cache/versions.txt # the newest Zensical is in no list with hashes
+	$(PIP_INSTALL) --upgrade --target .cache/zensical --constraint .cache/versions.txt zensical
 	$(MAKE) site LOCAL=0
 	$(BIN)/python -m tests.zensical
 
-# Set-up. torch comes first and apart: its builds differ by machine, so no lock file can hold them.
+# Set-up. torch comes first and apart: its builds differ by machine, so no lock file can hold them. All else has to have the
+# hashes of constraints.txt, and so has what builds the two packages of which there is source alone.
 $(READY): pyproject.toml .github/constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -118,17 +120,19 @@ $(READY): pyproject.toml .github/constraints.txt
 	cpu) $(PIP_INSTALL) --group torch --extra-index-url https://download.pytorch.org/whl/cpu --retries 0 --timeout 15 ;; \
 	cuda) $(PIP_INSTALL) --group torch ;; \
 	*) echo "TORCH is $$build; it can be auto, cpu or cuda" >&2; exit 2 ;; esac
-	$(PIP_INSTALL) --group snippets --group site --group test --constraint .github/constraints.txt
+	$(PIP_INSTALL) --group snippets --group site --group test $(foreach of,constraint build-constraint,--$(of) .github/constraints.txt)
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable . # the library, as it is here: flops-bytes, and snippets by hand
 	touch $@
 
-# After changing a version in pyproject.toml: installs anew and pins what came with it, but for two packages whose newest
-# releases do not run on every Python that the book does
+# After changing a version in pyproject.toml: pins what comes with it, on every system and Python, with the hashes of all
+# files; then installs anew. Not torch, nor what comes with it alone.
 update:
-	rm -rf .venv && : > .github/constraints.txt
+	$(PIP_INSTALL) uv==0.13.9
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-annotate --no-header \
+		$(foreach group,snippets site test,--group pyproject.toml:$(group)) --output-file .cache/constraints.txt
+	awk '/^[^ ]/ { keep = !/^(torch==|triton|nvidia|cuda)/ } keep' .cache/constraints.txt > .github/constraints.txt
+	rm -rf .venv
 	$(MAKE) $(READY)
-	$(BIN)/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia|cuda|pymdown-extensions|soupsieve)' > .github/constraints.txt
-	touch $(READY)
 
 clean:
 	rm -rf .cache site flops-and-bytes

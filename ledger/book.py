@@ -110,9 +110,11 @@ class Book:
         return path.is_file() and path.read_text(encoding="utf-8") == stamp
 
     def set_done(self, what: str, stamp: str) -> None:
+        """Notes it, if that can be noted: where it cannot, it is done again next time."""
         path = self.cache / "done" / what
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(stamp, encoding="utf-8")
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(stamp, encoding="utf-8")
 
     def snippet_files(self) -> dict[str, Path]:
         """Each snippet by its name, wherever it lies: in snippets/ or in a folder there.

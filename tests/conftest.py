@@ -42,6 +42,12 @@ for variable in CHANGE_RESULTS:  # or nothing could be recorded in a small book
     os.environ.pop(variable, None)
 
 
+def recorded(snippet: str) -> dict[str, Any]:
+    """What a snippet binds, from a committed record; that it still does, tests/ledger/test_records.py sees."""
+    (path, *_) = sorted(ROOT.glob(f"measurements/*/{snippet}.json"), reverse=True)
+    return Record.read(path).values
+
+
 # Several processes
 
 

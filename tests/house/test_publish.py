@@ -148,8 +148,11 @@ WORKFLOWS = sorted(path.name for path in (ROOT / ".github/workflows").glob("*.ym
 def test_a_workflow_runs_actions_by_their_hash_and_nothing_of_a_stranger_with_a_token(name: str) -> None:
     of = workflow(name)
     assert "pull_request_target" not in of["on"], "it runs a stranger's code with the repository's token"
+    assert of["permissions"] == {}, "a job says what it may"
     for job in of["jobs"].values():
         steps = job.get("steps", [])
+        for checkout in [step for step in steps if "actions/checkout" in step.get("uses", "")]:
+            assert checkout["with"]["persist-credentials"] == "false", "the token stays in the folder"
         for action in [step["uses"] for step in steps if "uses" in step]:
             assert action.startswith("./") or re.search(r"@[0-9a-f]{40}$", action), action
         if job["permissions"].get("attestations") == "write":

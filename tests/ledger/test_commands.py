@@ -284,6 +284,12 @@ def test_a_full_disk_is_named(small_book: Book, tmp_path_factory: pytest.TempPat
         subprocess.run(["umount", str(full)], check=True)
 
 
+def test_a_check_needs_nothing_that_it_could_write(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(small_book.cache, ignore_errors=True)
+    small_book.cache.write_text("a file, as in a tree that is read alone nothing can be made")
+    assert ledger(small_book, "check", "--committed") == 0 and capsys.readouterr().err == ""
+
+
 def test_a_folder_that_cannot_be_written_is_named(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(small_book.measurements)
     small_book.measurements.write_text("a file where a folder should be")

@@ -1101,6 +1101,13 @@ def test_a_published_matmul_lies_above_its_bound_in_each_format() -> None:
     assert wide[1][0] == narrow[1][0] == pytest.approx(chart.place("256")[0], abs=1)
 
 
+def test_the_first_call_has_the_colour_that_the_legend_says() -> None:
+    made = {"timing.measured_calls_seconds": {timing.DTYPES[0]: [8.0, 1.0, 2.0]}}
+    chart = Chart(timing.calls(Values(made), Words(call="{n}")))
+    widths = [[right - left for left, right, *_ in chart.bars(chart.colours[word])] for word in ("first", "later")]
+    assert len(widths[0]) == 1 and widths[1] == pytest.approx([widths[0][0] / 8, widths[0][0] / 4], abs=0.2)
+
+
 def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
     part = {"read_bytes": 15e9, "flops": 2e12}
     made = {

@@ -148,3 +148,18 @@ def test_of_two_of_the_planners_words_neither_has_the_others_text(group: str) ->
     pairs = itertools.combinations(ours, 2)
     found = {(a, b) for a, b in pairs if crossed((ours[a], ours[b]), (theirs[a], theirs[b]))}
     assert found == CROSSED.get(group, set())
+
+
+SHORT = [
+    group
+    for group in ENGLISH_WORDS
+    if re.match(r"\.(?:serving\.)?(?:fields|lines|part_names|moments|details)\b", group)
+]
+
+
+@pytest.mark.parametrize("group", SHORT)
+def test_a_label_of_the_planner_is_called_as_the_thing_is_and_as_no_other(group: str) -> None:
+    ours, theirs = ENGLISH_WORDS[group], CHINESE_WORDS[group]
+    terms = {key: words(text) & {*IN_CHINESE.values()} for key, text in ours.items() if key != "allowance"}
+    assert [key for key, found in terms.items() if found and not found & words(theirs[key])] == []
+    assert len({*theirs.values()}) == len({*ours.values()})

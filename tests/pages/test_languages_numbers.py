@@ -59,6 +59,24 @@ HAN = re.compile(
     rf"四舍五入|四分位|三角|(?:([{DIGITS[1:]}]?)(十)([{DIGITS[1:]}]?)|([{DIGITS[3:]}])(成?))(?![百千万亿十]|\d)"
 )
 
+TIMES = {3: "tripl\\w+|thrice", 4: "quadrupl\\w+"} | dict.fromkeys(range(5, 11), "never")
+# A multiple from three up that one language alone says.
+TIMES_OTHERWISE: dict[str, Said] = {
+    "experts.md#look-up": {4},
+    "formulas.md#formulas": {6},
+    "gradients.md#two-products": {3},
+    "grpo.md#phases": {3},
+    "measure-your-gpu.md#again": {3},
+    "mixed-precision.md#speed": {8},
+    "number-formats.md#tf32": {7},
+    "one-card.md#exercises": {3},
+    "open-questions.md#cards": {10},
+    "optimizers.md#sgd": {10},
+    "parallelism.md#decide": {4},
+    "storage-and-strides.md#views": {3, 5},
+    "study-tasks.md#study-tasks": {4},
+    "two-questions.md#how-big": {8},
+}
 # A number from three up that one language alone says, in words: it speaks otherwise there.
 SAID_OTHERWISE: dict[str, Said] = {
     "count-your-step.md#ranks": {3},
@@ -157,6 +175,14 @@ def in_han(text: str) -> Said:
     return {float(number) for number in found}
 
 
+def multiples(text: str) -> tuple[Said, Said]:
+    """Three times and more, as either language says it."""
+    words = SMALL.split()
+    english = {n for n, said in TIMES.items() if re.search(rf"(?i)\b(?:{said}|{words[n]}(?: times|fold))\b", text)}
+    chinese = {10 if digit == "十" else DIGITS.find(digit) for digit in re.findall(rf"([{DIGITS[3:]}十])倍", text)}
+    return {float(n) for n in english}, {float(n) for n in chinese}
+
+
 def is_in_words(number: float, text: str) -> bool:
     if abs(number) not in IN_WORDS:
         return False
@@ -197,6 +223,7 @@ def test_both_languages_say_the_same_numbers_in_words(name: str) -> None:
         ours, theirs = english.get(section, ""), chinese.get(section, "")
         apart = (spelled(ours) - in_han(theirs) - numbers(theirs)) | (in_han(theirs) - spelled(ours) - numbers(ours))
         assert apart == SAID_OTHERWISE.get(section, set()), f"docs/*/{section}"
+        assert multiples(ours)[0] ^ multiples(theirs)[1] == TIMES_OTHERWISE.get(section, set()), f"docs/*/{section}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,6 +22,29 @@ NO_LIMIT = re.compile(r"\{\{ decode_speed\.(?:predicted_|measured_graphs\.(?:\w+
 LIMITS = re.compile(r"\bbounds?\b|at (?:the )?least|下限|至少")
 
 
+# Whose a value is, by its path, and how a paragraph calls it; and values that stand beside others on purpose.
+MODELS = {"gpt2": "GPT-2", "llama": "Llama", "qwen": "Qwen|QwQ", "deepseek": "DeepSeek", "mixtral": "Mixtral"}
+MODELS |= {"gemma": "Gemma"}
+OF_OTHERS = {
+    "inference.caches.gemma_windows.ratio:.4f",
+    "models_of_2026.all_parameters.qwen3-30b-a3b:short",
+    "models_of_2026.active_parameters.qwen3-30b-a3b:short",
+}
+
+
+def of_another_model(chapter: Chapter) -> list[str]:
+    """Values of a model in a paragraph that names others alone, as file:line."""
+    found = []
+    for line, text in chapter.paragraphs:
+        prose = re.sub(r"\{\{.*?\}\}", "", text)
+        named = {model for model, said in MODELS.items() if re.search(said, prose)}
+        for value in set(re.findall(r"\{\{\s*([^}]*?)\s*\}\}", text)) - OF_OTHERS:
+            of = {model for model in MODELS if re.search(rf"[._]{model}", value.partition(".")[2].partition(":")[0])}
+            if of and named and not of & named:
+                found.append(f"{chapter.path}:{line}: {value} beside {sorted(named)}")
+    return found
+
+
 def alone(chapter: Chapter) -> list[str]:
     """Values in prose without what belongs beside them, as file:line."""
     found = []
@@ -56,6 +79,11 @@ def called_limits(chapter: Chapter) -> list[str]:
 def test_a_fitted_error_is_not_quoted_alone(path: Path) -> None:
     if path.name != TOLD_AT:
         assert alone(Chapter.read(path)) == []
+
+
+@CHAPTERS
+def test_a_models_value_stands_where_the_model_is_named(path: Path) -> None:
+    assert of_another_model(Chapter.read(path)) == []
 
 
 @CHAPTERS

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from flops_bytes.time.gpus import GPUS, THIRD_PARTY, TPUS
 from ledger.book import Book
 from ledger.site.chapter import INLINE, Chapter
 from ledger.site.check import configured_device
@@ -29,6 +30,12 @@ TYPED = re.compile(rf"(?<![\w.])\d[\d,.]*(?:\s*(?:×\s*10\S*)?)\s*(?:{UNIT})")
 FOOTNOTE = re.compile(r"\[\^[\w-]+\]")
 
 
+PEAKS = {peak / 1e12 for gpu in (GPUS | THIRD_PARTY).values() for peak in gpu.peak_flop_per_second.values()}
+PEAKS |= {peak / 1e12 for gpu in TPUS.values() for peak in gpu.peak_flop_per_second.values()}
+REACHED = {  # TFLOP/s that pages cite, and no card's peak: what kernels reached, what other sheets and papers say
+    *(67.5, 280, 811, 295, 257, 270),
+    *(85, 68, 70.5, 69.5),  # Muon's on a TPU
+}
 ABOUT = re.compile(r"(?:\b(?:about|around|roughly|some|nearly|almost)\s+|[约近]\s*)$", re.IGNORECASE)
 DIMENSIONS: dict[str, dict[str, int]] = {
     "bytes": {"B": 1},
@@ -95,6 +102,15 @@ def is_about(text: str, at: int, values: Sequence[Quoted]) -> bool:
         return False
     said = quantity(match)
     return any(said.unit == each.dimension and said.is_about(Fraction(each.value)) for each in values)
+
+
+def test_flops_a_second_that_are_typed_are_a_cards_peak_or_cited() -> None:
+    """With 2:4 sparsity, sheets say twice as many."""
+    for path in BOOK.chapters():
+        for typed in re.findall(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?) TFLOP/s", path.read_text(encoding="utf-8")):
+            number = float(typed.replace(",", ""))
+            near = [peak for peak in PEAKS if min(abs(peak - number), abs(2 * peak - number)) <= 0.51]
+            assert near or number in REACHED, f"{path}: {typed} TFLOP/s"
 
 
 @pytest.mark.parametrize("path", BOOK.chapters(), ids=lambda path: f"{path.parent.name}/{path.name}")

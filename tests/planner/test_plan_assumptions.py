@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import runpy
-from typing import Any
 
 import pytest
 
 from flops_bytes.files.out_of_memory import decode
-from tests.conftest import ROOT
+from tests.conftest import ROOT, recorded
 
-EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan.py"))
+EXAMPLES = recorded("plan")
 PAGES = {language: (ROOT / "docs" / language / "plan.md").read_text(encoding="utf-8") for language in ("en", "zh")}
 IN_2019 = (
     "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity;"

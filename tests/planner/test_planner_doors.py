@@ -25,7 +25,9 @@ MODELS: tuple[str, ...] = ("gpt2", "llama-3.2-1b", "llama-3-8b", "llama-3-70b", 
 MODELS += ("qwen3-0.6b", "qwen3-8b", "qwen3-32b", "gpt-oss-20b", "deepseek-v3")  # of which the last two differ
 CARDS: tuple[dict[str, str], ...] = ({"gpu": "RTX 4090"}, {"gpu": "H200 SXM"}, {"gpu": "H100 SXM", "gpus": "8"})
 CARDS += ({"gpu": "RTX 3090", "gpus": "2"},)
-ALL = [{"model": model, **card} for model in MODELS for card in CARDS]
+KNOWN = [("qwen3-8b", 0), ("llama-3-8b", 1), ("gpt2", 0), ("llama-3-70b", 0)]  # of which more is said below
+OTHERS = [{"model": model, **card} for model in MODELS for n, card in enumerate(CARDS) if (model, n) not in KNOWN]
+ALL = [{"model": model, **CARDS[n]} for model, n in KNOWN] + drawn(OTHERS, 8)
 
 
 def said(found: dict[str, Any]) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -15,10 +14,10 @@ from playwright.sync_api import Browser, Page, Worker, expect
 from flops_bytes.plan import plan
 from planner import words
 from planner.meters import shown_meters
-from tests.conftest import ROOT
+from tests.conftest import recorded
 from tests.flops_bytes.plan.test_plan import REFUSED, SHAPED
 
-EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan.py"))
+EXAMPLES = recorded("plan")
 
 
 pytestmark = pytest.mark.usefixtures("site")
