@@ -102,6 +102,7 @@ def sized_layouts(question: LayoutQuestion, micro_batches: int) -> Iterator[Layo
     """Layouts of a step of so many micro-batches of all GPUs."""
     a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
     fixed = {name: getattr(asked, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
+    fixed |= {"zero": 0} if a["gpus"] == 1 else {}  # which has none to share with
     expert_degrees = [fixed["expert"]] if "expert" in fixed else powers_of_two(shape.experts)
     untried = {name: getattr(asked, name) for name in UNTRIED}
     for plain in possible_layouts(shape, a["gpus"], a["context"], micro_batches, a["node_gpus"], fixed):

@@ -14,8 +14,17 @@ from flops_bytes.plan import plan, rank_ways
 from flops_bytes.plan.__main__ import main, progress
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, evaluate_layout, held_by_rank, read_question
-from flops_bytes.plan.rank_ways import Candidate, candidates_of, in_order, judge, layout_rows, sequences_of_step
+from flops_bytes.plan.rank_ways import (
+    Candidate,
+    candidates_of,
+    in_order,
+    judge,
+    layout_rows,
+    makes_needless,
+    sequences_of_step,
+)
 from flops_bytes.plan.stacks import read_model
+from flops_bytes.plan.ways import Way
 from tests.conftest import ROOT
 
 SCHEMA = json.loads((ROOT / "flops_bytes" / "plan" / "schema.json").read_text(encoding="utf-8"))
@@ -62,11 +71,14 @@ def test_ways_of_one_clock_are_ordered_by_it(found: dict[str, Any]) -> None:
     assert adapters["tokens_per_second"] / as_layout["tokens_per_second"] == pytest.approx(ratio)
 
 
-def test_what_gives_something_up_is_faster_than_what_gives_up_no_more(found: dict[str, Any]) -> None:
-    for place, row in enumerate(found["ways"]):
-        for before in found["ways"][:place]:
-            roomy = before["verdict"] == WITH_ROOM or row["verdict"] != WITH_ROOM
-            assert not (row["gives_up"] and roomy and {*before["gives_up"]} <= {*row["gives_up"]})
+def test_of_ways_as_fast_those_that_give_up_no_less_are_needless() -> None:
+    """But of layouts those that give up as little are listed beside each other."""
+    a = read_question(FEW, reader=read_model).a
+    whole, adapters = (Way(a | {"lora": rank}, 1.0, 2**30, WITH_ROOM, 2**30) for rank in (None, 16))
+    alone, split = ({"options": {name: 2}} for name in ("zero", "tp"))
+    assert all(makes_needless(whole, adapters, row) for row in (alone, split))
+    assert makes_needless(whole, whole, alone) and not makes_needless(whole, whole, split)
+    assert not any(makes_needless(adapters, whole, row) for row in (alone, split))
 
 
 def test_of_each_split_the_fastest_that_fits_and_that_fits_with_room_is_listed() -> None:
@@ -96,6 +108,8 @@ def test_what_is_said_stays() -> None:
     assert {(each.layout.micro_batches, each.layout.zero, each.layout.schedule) for each in said} == {
         (2, 1, "interleaved")
     }
+    one = {"model": "gpt2-xl", "gpu": "H100 SXM", "context": 1024, "tp": 1}
+    assert {each.layout.zero for each in candidates(**one)} == {0}  # one GPU has none to share with
     odd = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 30, "context": 1024, "global_batch": 1024 * 30}
     assert {each.layout.pipeline for each in candidates(**odd, pp=3)} == {3}  # no power of two
 
