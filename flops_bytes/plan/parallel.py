@@ -207,7 +207,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
     a |= {name: layout_options[name] for name in ("rank", "bus_bandwidth", "tp_bandwidth")}
-    refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"])
+    refuse_unwritten(a, whole_stack(shape), layout_options["trainer"], layout_options["tp"] > 1)
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
     node_bytes_per_second, network_bytes_per_second = link_bandwidths(a)
@@ -226,9 +226,9 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     )
 
 
-def refuse_unwritten(a: Mapping[str, Any], stack: Stack, trainer: str, tensor: int) -> None:
-    """Raises ValueError for what the trainer's modules are not derived with."""
-    loss, with_tensor = a["loss"], " and --tp" * (tensor > 1)
+def refuse_unwritten(a: Mapping[str, Any], stack: Stack, trainer: str, shares_logits: bool) -> None:
+    """Raises ValueError for what the trainer's modules are not derived with, where ranks may share the logits."""
+    loss, with_tensor = "chunked" if a["chunks"] > 1 else a["loss"], " and --tp" * shares_logits
     if not is_written(trainer, stack):
         raise ValueError(f"--trainer: {trainer}'s modules are not derived for such layers; choose torchtitan")
     if trainer != "torchtitan" and a["recipe"].startswith("autocast"):
@@ -238,9 +238,9 @@ def refuse_unwritten(a: Mapping[str, Any], stack: Stack, trainer: str, tensor: i
     if trainer == "megatron-lm" and (a["base"] != "as-recipe" or a["lora_inputs"] == "float32"):
         name = "base" if a["base"] != "as-recipe" else "lora-inputs"
         raise ValueError(f"--{name}: Megatron's adapters stand beside 16 bits and multiply so; leave it out")
-    known = LOSSES[trainer] if trainer != "torchtitan" or tensor > 1 else OPTIONS["loss"].kind
+    known = LOSSES[trainer] if trainer != "torchtitan" or shares_logits else OPTIONS["loss"].kind
     if loss not in known:
-        why = "multiplies with a whole head" if loss == "fused" and tensor > 1 else "is none of that trainer's"
+        why = "multiplies with a whole head" if loss == "fused" and shares_logits else "is none of that trainer's"
         raise ValueError(f"--loss: {loss}, with {trainer}{with_tensor}, {why}; choose {', '.join(known)}")
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.model.shapes import Decoder
 from flops_bytes.parallel.layouts import Layout, distinct_ranks, possible_layouts, powers_of_two, refuse
+from flops_bytes.parallel.ranks import whole_stack
 from flops_bytes.plan.assumptions import CompleteQuestion
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM, judge_fit
 from flops_bytes.plan.meters import DIES, RETRIES
@@ -26,6 +27,7 @@ from flops_bytes.plan.parallel import (
     held_by_rank,
     layout_flags,
     read_question,
+    refuse_unwritten,
     seconds_by_line,
 )
 from flops_bytes.plan.ways import (
@@ -104,12 +106,13 @@ def sized_layouts(question: LayoutQuestion, micro_batches: int) -> Iterator[Layo
     fixed = {name: getattr(asked, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
     fixed |= {"zero": 0} if a["gpus"] == 1 else {}  # which has none to share with
     expert_degrees = [fixed["expert"]] if "expert" in fixed else powers_of_two(shape.experts)
-    untried = {name: getattr(asked, name) for name in UNTRIED}
+    untried, stack = {name: getattr(asked, name) for name in UNTRIED}, whole_stack(shape)
     for plain in possible_layouts(shape, a["gpus"], a["context"], micro_batches, a["node_gpus"], fixed):
         for schedule, virtual in schedules_to_try(question, plain):
             for expert in expert_degrees:
                 layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, **untried)
                 try:
+                    refuse_unwritten(a, stack, asked.trainer, plain.tensor > 1)
                     refuse(shape, layout, a["context"])
                 except ValueError:
                     continue

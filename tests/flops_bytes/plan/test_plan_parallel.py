@@ -104,6 +104,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"tp": 8, "loss": "fused"},
         "--loss: fused, with torchtitan and --tp, multiplies with a whole head; choose plain, compiled, as-logits",
     ),
+    "no such chunks": (
+        {"tp": 8, "chunks": 4, "trainer": "nanotron"},
+        "--loss: chunked, with nanotron and --tp, is none of that trainer's; choose plain",
+    ),
     "no such loss": (
         {"pp": 8, "loss": "chunked", "trainer": "megatron-lm"},
         "--loss: chunked, with megatron-lm, is none of that trainer's; choose plain, compiled",

@@ -110,6 +110,8 @@ def test_what_is_said_stays() -> None:
     }
     one = {"model": "gpt2-xl", "gpu": "H100 SXM", "context": 1024, "tp": 1}
     assert {each.layout.zero for each in candidates(**one)} == {0}  # one GPU has none to share with
+    whole = candidates(**MANY | {"gpus": 64}, global_batch="1M", loss="fused")  # its head is on one GPU
+    assert {each.layout.tensor for each in whole} == {1} and len({each.layout.pipeline for each in whole}) > 1
     odd = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 30, "context": 1024, "global_batch": 1024 * 30}
     assert {each.layout.pipeline for each in candidates(**odd, pp=3)} == {3}  # no power of two
 
