@@ -54,7 +54,7 @@ def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What a step holds, part by part, if its layers keep all, linear outputs, or their inputs; on one scale.
 
     As wide as a phone. What a script shows at a pointer stands with the drawing: data-held has MiB, of each way, line
-    and part; data-parts names the parts.
+    and part; data-parts names the parts; data-grid says where the columns begin, how wide they are, and their top.
     """
     held, parts = values["compute_for_memory.over_step_bytes"] or {}, values["compute_for_memory.step_parts"] or []
     lines, card = values["compute_for_memory.HELD"] or [], values["full_ledger.has_bytes"] or {}
@@ -65,7 +65,8 @@ def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         x, y = 170 * (turn % 2), 6 + 20 * (turn // 2)
         drawing.rect(x, y, 12, 12, f"fill-{line}")
         drawing.text(x + 18, y + 11, labels[line])
-    top = 20 * ((len(lines) + 1) // 2) + 26.0
+    first = 20 * ((len(lines) + 1) // 2) + 6.0  # below the legend
+    top = first + 20
     ways = [way for way in WAYS if way in held]
     for way in ways:
         text = f"{labels[way]}\u2003{format_value(peaks[way], 'bytes', language=labels['language'])}"
@@ -88,7 +89,7 @@ def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     middle = left + column * (len(parts) / 2 - 1)
     for at, word, anchor in ((left, "forward", "start"), (middle, "loss", "middle"), (left + wide, "backward", "end")):
         drawing.text(at, top - 10, labels[word], "muted", anchor)
-    drawing.root.set("data-grid", f"{left:g} {column:.3f}")
+    drawing.root.set("data-grid", f"{left:g} {column:.3f} {first:g}")
     drawing.root.set("data-parts", ",".join(parts))
     told = (";".join(",".join(f"{size >> 20}" for size in held[way][line]) for line in lines) for way in ways)
     drawing.root.set("data-held", "|".join(told))

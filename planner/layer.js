@@ -31,6 +31,7 @@ function size(bytes) {
 
 export default function (place) {
   const words = WORDS[document.documentElement.lang.slice(0, 2)] ?? WORDS.en;
+  const counted = (n) => (n < 1e4 && words === WORDS.zh ? `${n}` : n.toLocaleString("en")); // four digits have no comma in Chinese
   const pick = (label, names, at) => {
     const made = element("select", { "aria-label": label }, ...names.map((name, value) => element("option", { value }, name)));
     made.value = at;
@@ -45,7 +46,7 @@ export default function (place) {
   const show = () => {
     const [T, b] = [2 ** (7 + Number(tokens.value)), 2 ** Number(sequences.value)];
     const kept = layer(model.value === "1", BigInt(T), BigInt(b), kind.value === "0").map(Number), whole = kept.reduce((sum, part) => sum + part, 0);
-    [T, b].forEach((count, n) => { counts[n].textContent = count.toLocaleString("en"); });
+    [T, b].forEach((count, n) => { counts[n].textContent = counted(count); });
     rows.forEach(({ bar, bytes }, n) => {
       bar.style.width = `${(100 * kept[n]) / whole}%`;
       bytes.textContent = size(kept[n]);

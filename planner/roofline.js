@@ -16,11 +16,11 @@ const D = 4096n, F = 14336n; // a matrix of Llama 3 8B's MLP
 const STEPS = 57; // of the slider, four to a doubling of the tokens: 1 to 16,384
 
 const STYLE = `
-  .live-roof { margin: 1em 0; font-size: 0.76rem; }
+  .live-roof { max-width: 24rem; margin: 1em auto; font-size: 0.76rem; }
   .live-roof p { margin: 0.4em 0; font-variant-numeric: tabular-nums; min-height: 4.5em; }
   .live-roof input { width: 100%; margin: 0; accent-color: var(--md-default-fg-color); }
   .live-roof select { padding: 0.2em; border: 0.05rem solid var(--md-default-fg-color--light); color: inherit; background: none; font: inherit; }
-  .live-roof svg { display: block; width: 100%; max-width: 30rem; margin: 0.4em auto; touch-action: pan-y; cursor: ew-resize; }
+  .live-roof svg { display: block; width: 100%; margin: 0.4em 0; font-family: var(--md-text-font-family); touch-action: pan-y; cursor: ew-resize; }
 `;
 
 const tokensAt = (step) => Math.round(2 ** (step / 4));
@@ -38,12 +38,13 @@ function short(value, units) {
 }
 const SECONDS = [["s", 1], ["ms", 1e-3], ["µs", 1e-6]], RATES = [["PFLOP/s", 1e15], ["TFLOP/s", 1e12], ["GFLOP/s", 1e9]];
 
-const WIDE = 340, HIGH = 200, LEFT = 8, FLOOR = 176; // of the drawing: intensities of 0.5 to 5,000, FLOP/s of 1e12 to 4e15
+const WIDE = 340, HIGH = 198, LEFT = 8, FLOOR = 176; // of the drawing: intensities of 0.5 to 5,000, FLOP/s of 1e12 to 4e15
 const across = (intensity) => LEFT + ((WIDE - 2 * LEFT) * Math.log10(intensity / 0.5)) / 4;
 const up = (rate) => FLOOR - ((FLOOR - 14) * Math.log10(rate / 1e12)) / Math.log10(4000);
 
 export default function (place) {
   const words = WORDS[document.documentElement.lang.slice(0, 2)] ?? WORDS.en;
+  const counted = (n) => (n < 1e4 && words === WORDS.zh ? `${n}` : n.toLocaleString("en")); // four digits have no comma in Chinese
   const drawn = (name, attributes, text = "") => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -57,7 +58,7 @@ export default function (place) {
     const [peak, bandwidth] = CARDS[card.value], tokens = tokensAt(input.value), found = reach(tokens, CARDS[card.value]);
     const [x, y, ridge] = [across(found.intensity), up(found.rate), across(peak / bandwidth)];
     const values = {
-      tokens: tokens.toLocaleString("en"), intensity: Number(found.intensity.toPrecision(3)), bound: words.bound[Number(found.arithmetic > found.bytes)],
+      tokens: counted(tokens), intensity: Number(found.intensity.toPrecision(3)), bound: words.bound[Number(found.arithmetic > found.bytes)],
       arithmetic: short(found.arithmetic, SECONDS), bytes: short(found.bytes, SECONDS), rate: short(found.rate, RATES), share: Number((100 * found.share).toPrecision(2)),
     };
     told.textContent = words.said.replace(/\{(\w+)\}/g, (_, name) => values[name]);
@@ -69,7 +70,7 @@ export default function (place) {
       drawn("line", { class: "stroke-0", x1: x, x2: x, y1: y, y2: FLOOR }),
       drawn("circle", { class: "fill-0", cx: x, cy: y, r: 7 }),
       drawn("text", { class: "muted", x: ridge, y: FLOOR + 17, "text-anchor": "middle" }, `${Math.round(peak / bandwidth)}`),
-      drawn("text", { class: "muted", x: WIDE, y: FLOOR + 17, "text-anchor": "end" }, words.axis),
+      drawn("text", { class: "muted", x: 0, y: FLOOR + 17 }, words.axis),
       drawn("text", { class: "ink", x: WIDE - LEFT, y: up(peak) - 6, "text-anchor": "end" }, short(peak, RATES)),
     );
   };

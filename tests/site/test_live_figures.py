@@ -166,7 +166,7 @@ def test_each_part_has_words_in_both_languages(step: MiniRacer) -> None:
 
 
 def test_a_pointer_is_in_the_column_below_it(step: MiniRacer) -> None:
-    left, wide = said(step, "step.grid")
+    left, wide, _ = said(step, "step.grid")
     last = len(data_of_parts(step)) - 1
     assert [said(step, f"column(step, {x})") for x in (-5, left + wide / 2, left + 1.5 * wide, 1e4)] == [0, 0, 1, last]
 
@@ -189,6 +189,10 @@ def address(request: pytest.FixtureRequest, drawing: str, tmp_path: Path) -> Ite
         yield url
 
 
+def is_chinese(page: Page) -> bool:
+    return str(page.locator("html").get_attribute("lang")).startswith("zh")
+
+
 def in_both(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("address", [(name, "en"), (name, "zh-Hans")], indirect=True, ids=["en", "zh"])
 
@@ -203,6 +207,7 @@ def test_tokens_of_a_layer_are_moved(page: Page, address: str) -> None:
     expect(told).to_contain_text("1.3")  # without the scores of eager attention, 2 · 32 · 8192² bytes
     page.locator("input").nth(1).fill("1")
     expect(told).to_contain_text("2.6")
+    expect(page.locator("output").first).to_have_text("8192" if is_chinese(page) else "8,192")
 
 
 @in_both("planner-roofline")

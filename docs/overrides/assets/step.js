@@ -60,7 +60,7 @@ export default function (place) {
   const words = WORDS[document.documentElement.lang.slice(0, 2)] ?? WORDS.en, step = read(svg.dataset);
   const loss = step.parts.indexOf("backward loss");
   const input = make("input", { type: "range", min: 0, max: step.parts.length - 1, value: loss, "aria-label": words.part });
-  const mark = make("line", { class: "stroke-ink", y1: 0, y2: svg.viewBox.baseVal.height });
+  const mark = make("line", { class: "stroke-ink", y1: step.grid[2], y2: svg.viewBox.baseVal.height });
   const title = make("b", {}), body = make("tbody", {});
   const row = (kind, cells) => make("tr", {}, ...cells.map((cell) => make(kind, {}, cell)));
   const show = () => {
