@@ -11,6 +11,7 @@ from ledger.units import format_value
 
 STRATEGIES = ("eager", "eager_attention", "none", "products", "full")
 RUNGS = ("eager", "fused", "chunked", "accumulated", "products", "full")  # each beside those above
+WAYS = ("none", "per-op", "full")
 STATE = ("eight_bit", "in_backward", "host", "sharded")  # each beside all of these
 GIB = 2**30
 
@@ -50,40 +51,49 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What Llama 3 8B's layers and loss hold over one step, without checkpoints and with one around each layer."""
-    layer = (values["compute_for_memory.layer_kept_bytes"] or {}).get("llama", {"none": 1, "full": 0})
-    logit = (values["activations.model_parts_bytes"] or {}).get("llama", {}).get("log_probabilities", 0)
-    layers = ((values["gpt2_parameters.letters"] or {}).get("llama") or {"L": 1})["L"]
-    wide, column, high = 340.0, 5.0, 230.0  # high: the higher of both
-    scale = high / (layers * layer["none"] + 3 * logit)
-    drawing, left = Drawing(wide, 0), (wide - column * (2 * layers + 1)) / 2
-    top = 22.0
-    for name in ("none", "full"):
-        most = layers * layer[name] + 3 * logit
-        floor = top + 8 + most * scale
-        kept, again, logits = [], [], []
-        for step in range(2 * layers + 1):  # forward through the layers, the loss, backward through them
-            behind = step + 1 if step < layers else layers if step == layers else 2 * layers + 1 - step
-            x, height = left + step * column, behind * layer[name] * scale
-            if name == "full" and step > layers:  # the layer that goes backward has all that it needs
-                swollen = (layer["none"] - layer["full"]) * scale
-                again.append((x, floor - height - swollen, column, swollen))
-            kept.append((x, floor - height, column, height))
-            if step == layers:
-                logits.append((x, floor - height - 3 * logit * scale, column, 3 * logit * scale))
-        drawing.rects(kept, "fill-activations")
-        drawing.rects(again, "fill-other")
-        drawing.rects(logits, "fill-logits")
-        drawing.text(0, top - 6, f"{labels[name]}\u2003{format_value(most, 'bytes', language=labels['language'])}")
-        drawing.line(0, floor, wide, floor)
-        for x, word, anchor in ((left, "forward", "start"), (wide - left, "backward", "end")):
-            drawing.text(x, floor + 17, labels[word], "muted", anchor)
-        drawing.text(left + column * (layers + 0.5), floor + 17, labels["loss"], "muted", "middle")
-        top = floor + 46
-    for turn, part in enumerate(("activations", "other", "logits")):
-        drawing.rect(0, top - 11 + 20 * turn, 12, 12, f"fill-{part}")
-        drawing.text(20, top + 20 * turn, labels[part])
-    drawing.resize(top + 46)
+    """What a step holds, part by part, if its layers keep all, linear outputs, or their inputs; on one scale.
+
+    As wide as a phone. What a script shows at a pointer stands with the drawing: data-held has MiB, of each way, line
+    and part; data-parts names the parts; data-grid says where the columns begin, how wide they are, and their top.
+    """
+    held, parts = values["compute_for_memory.over_step_bytes"] or {}, values["compute_for_memory.step_parts"] or []
+    lines, card = values["compute_for_memory.HELD"] or [], values["full_ledger.has_bytes"] or {}
+    drawing, left, wide = Drawing(340, 0), 4.0, 332.0
+    peaks = {way: max(map(sum, zip(*held[way].values(), strict=True))) for way in held}
+    scale, column = 120 / max([1, *peaks.values()]), wide / max(1, len(parts))
+    for turn, line in enumerate(lines):
+        x, y = 170 * (turn % 2), 6 + 20 * (turn // 2)
+        drawing.rect(x, y, 12, 12, f"fill-{line}")
+        drawing.text(x + 18, y + 11, labels[line])
+    first = 20 * ((len(lines) + 1) // 2) + 6.0  # below the legend
+    top = first + 20
+    ways = [way for way in WAYS if way in held]
+    for way in ways:
+        text = f"{labels[way]}\u2003{format_value(peaks[way], 'bytes', language=labels['language'])}"
+        drawing.text(0, top - 6, text)
+        edge = (card.get("H100 SXM") or 0) * scale
+        floor = top + max(peaks[way] * scale, edge) + 6
+        heights = [0.0] * len(parts)
+        areas = []
+        for line in lines:  # each upon those before
+            heights = [height + size * scale for height, size in zip(heights, held[way][line], strict=True)]
+            steps = "".join(f"V{floor - height:.1f}h{column:.2f}" for height in heights)
+            areas.append((line, f"M{left:g} {floor:.1f}{steps}V{floor:.1f}z"))
+        for line, area in reversed(areas):
+            drawing.path(area, f"fill-{line}")
+        drawing.line(0, floor, 340, floor)
+        if edge:
+            drawing.add("line", "stroke-ink", x1=0, y1=floor - edge, x2=340, y2=floor - edge, stroke_dasharray=DASHES)
+            drawing.text(338, floor - edge - 4, labels["card"], "muted", anchor="end")
+        top = floor + 28
+    middle = left + column * (len(parts) / 2 - 1)
+    for at, word, anchor in ((left, "forward", "start"), (middle, "loss", "middle"), (left + wide, "backward", "end")):
+        drawing.text(at, top - 10, labels[word], "muted", anchor)
+    drawing.root.set("data-grid", f"{left:g} {column:.3f} {first:g}")
+    drawing.root.set("data-parts", ",".join(parts))
+    told = (";".join(",".join(f"{size >> 20}" for size in held[way][line]) for line in lines) for way in ways)
+    drawing.root.set("data-held", "|".join(told))
+    drawing.resize(top)
     return str(drawing)
 
 

@@ -102,6 +102,8 @@ SCRIPTS = {  # each with what it asks of Python; the next wait until somebody pa
     "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ, or that is served
     "planner-meters.js": (METERS, "planner.js"),  # which comes to another script, once that has answered
     "planner-stacks-meters.js": (METERS_ANY, "planner-stacks.js"),
+    "planner-layer.js": ({"planner.live": ["layer"]}, "layer.js"),  # two figures that readers move
+    "planner-roofline.js": ({"planner.live": ["roof"]}, "roofline.js"),
 }
 PARSERS = {"planner-yaml.js": "js-yaml.umd.min.js", "planner-toml.js": "smol-toml.cjs"}  # which that fetches
 BEFORE = {"stacks.js": (), "files.js": ("element.js", "parsers.js")}  # of a script's own; the others need the first
@@ -111,6 +113,7 @@ TEXTS = {
     "stacks.js": "stack",
     "planner.js": "metered",
 }  # the words that a script brings along
+ROOFS = ("B200", "H200 SXM", "H100 SXM", "A100 80GB SXM", "RTX 4090", "H20")  # cards of the roofline that is dragged
 # Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
 ELSEWHERE = ("estimate", "why_not_derived", "limits_without_activations", "mtp_parameters")
 UNSERVED = {name: plan_options.OPTIONS[name].default for name in plan_options.SERVED if name != "gpu_bandwidth"}
@@ -229,6 +232,7 @@ def script(name: str, stamp: int) -> str:
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
     texts += f"const SOFTWARES={json.dumps(json.dumps(softwares(), ensure_ascii=False))};" if wanted == FILES else ""
+    texts += f"const CARDS={json.dumps(roofs())};" if page == "roofline.js" else ""
     return f"let {{{kept}}}=(()=>{{{of.first}\nreturn {{{names},ValueError{shared}}}}})();{jsmin(texts + rest)}"
 
 
@@ -238,6 +242,12 @@ def parser(name: str) -> str:
     code = (VENDOR / name).read_text(encoding="utf-8").partition("//# sourceMappingURL")[0]
     code = code if ".min." in name else jsmin(code)
     return f"/*!\n{licence}*/\nconst module={{}},exports={{}};{code}\nexport default exports;\n"
+
+
+def roofs() -> dict[str, tuple[float, float]]:
+    """Peak in bf16 and bandwidth of a few cards."""
+    rows = {name: plan_options.ROWS[name] for name in ROOFS}
+    return {name: (row.peak_flop_per_second["bfloat16"], row.bandwidth_bytes_per_second) for name, row in rows.items()}
 
 
 def write_scripts() -> None:

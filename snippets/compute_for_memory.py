@@ -4,6 +4,7 @@
 # ///
 """What to try when a training step does not fit: what each remedy frees, in bytes, and costs, in FLOPs and seconds."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -29,10 +30,12 @@ from flops_bytes.lessons.models import (
     loss,
 )
 from flops_bytes.lessons.trace import Trace, saved_bytes
+from flops_bytes.memory.events import step_events
 from flops_bytes.memory.formulas import activation_bytes, layer_bytes
-from flops_bytes.memory.step import decoder_moments
+from flops_bytes.memory.step import StepConfig, decoder_moments, family_of
 from flops_bytes.model.flops import forward_flops
 from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.model.stack import stack_of
 from flops_bytes.time.gpus import GPUS
 
 # --8<-- [start:order]
@@ -481,3 +484,27 @@ fewest_cards = -(-master_state_bytes // CARD_BYTES)
 print(f"{master_state_bytes / 2**30:.1f} GiB, {fewest_cards} cards for the state alone")
 assert fewest_cards == 2
 # --8<-- [end:exercise_5]
+
+
+HELD = ("weights", "optimizer", "gradients", "activations", "logits")  # lines of a step, the lowest first
+
+
+def held_over_step(checkpointing: str) -> dict[str, dict[str, int]]:
+    """Bytes of each line in each part of a step of Llama 3 8B, in the order of the parts, when the part holds most."""
+    stack, config = stack_of(LLAMA_3_8B), StepConfig(8_192, recipe="bf16", checkpointing=checkpointing)
+    alive, fullest = Counter[str](), dict[str, dict[str, int]]()
+    for event in step_events(stack, family_of(stack, composed=False), config):
+        alive[event.line] += event.nbytes
+        part = f"{event.phase} {event.part}"
+        if alive.total() >= sum(fullest.get(part, {}).values()):
+            fullest[part] = dict(alive)
+    return fullest
+
+
+_over_step = {which: held_over_step(which) for which in ("none", "per-op", "full")}
+step_parts = list(_over_step["none"])
+over_step_bytes = {
+    which: {line: [held.get(line, 0) for held in parts.values()] for line in HELD}
+    for which, parts in _over_step.items()
+}
+assert all(list(parts) == step_parts for parts in _over_step.values())

@@ -27,6 +27,7 @@ from flops_bytes.lessons.measure import (
 )
 from flops_bytes.lessons.trace import Trace, count_flops
 from flops_bytes.time.gpus import GPUS, Gpu
+from flops_bytes.time.roofline import BFLOAT16, Work, elementwise, matmul
 from published.kernel_times import Timed, read_rows, reason
 from published.kernel_times import read_source as read_kernels
 from published.readings import read_source
@@ -57,30 +58,6 @@ h100_ridge, h100_other_ridge = tensor_ridges["H100 SXM"], other_ridges["H100 SXM
 
 
 # --8<-- [start:work]
-BFLOAT16 = 2  # bytes of one element
-
-
-class Work(NamedTuple):
-    """What an operation has to do, whatever does it."""
-
-    work_flops: int
-    moved_bytes: int  # every input read once, every output written once
-
-    def intensity(self) -> float:
-        """FLOPs per byte moved."""
-        return self.work_flops / self.moved_bytes
-
-
-def elementwise(num_elements: int, flops: int, itemsize: int = BFLOAT16) -> Work:
-    """One tensor read, one written, so many FLOPs for each element."""
-    return Work(flops * num_elements, 2 * num_elements * itemsize)
-
-
-def matmul(m: int, n: int, p: int, itemsize: int = BFLOAT16) -> Work:
-    """(m, n) @ (n, p): m · p sums of n terms."""
-    return Work(2 * m * n * p, itemsize * (m * n + n * p + m * p))
-
-
 SIDE = 16384  # n, of a square matrix
 print(f"ReLU    {elementwise(SIDE * SIDE, flops=1).intensity():8,.2f} FLOP/B")
 print(f"matmul  {matmul(SIDE, SIDE, SIDE).intensity():8,.2f} FLOP/B")

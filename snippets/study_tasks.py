@@ -6,24 +6,10 @@
 
 from math import ceil
 
+from flops_bytes.lessons.answers import RIGHT, check
 from flops_bytes.model.shapes import Decoder, parameters
 from flops_bytes.plan import plan
 from flops_bytes.time.gpus import GPUS, capacity_bytes
-
-# --8<-- [start:check]
-RIGHT: dict[str, float] = {}  # what the tasks below put here, each when its block runs
-
-
-def check(task: str, mine: float, within: float = 0.02) -> bool:
-    """Whether your number is right, within so large a share of it; says by what factor it is off."""
-    ratio = mine / RIGHT[task]
-    right = abs(ratio - 1) <= within
-    print(f"{task}: {'right' if right else f'{ratio:.2f} times the answer'}")
-    return right
-
-
-# --8<-- [end:check]
-
 
 # --8<-- [start:parameters]
 qwen3_8b = Decoder(layers=36, d_model=4_096, heads=32, kv_heads=8, head_dim=128, d_ff=12_288, vocab=151_936)

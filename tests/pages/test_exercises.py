@@ -33,12 +33,19 @@ def layer_seconds(tokens: int, peak: float, cast_bytes: int) -> float:
 
 LLAMA_8B = llama_matrices(4096, 32, 1024, 14336, 128_256) + 4096 * 128_256 + (2 * 32 + 1) * 4096
 LLAMA_70B = llama_matrices(8192, 80, 1024, 28672, 128_256)
+GPT2_TOKEN_FLOPS = 6 * (12 * 12 * 768**2 + 50_257 * 768) + 12 * 12 * 768 * 1024
 
 ANSWERS: dict[str, float] = {
     "activations.crossing_len.gpt2": (32 * 768 + 16) / (2 * 12),
     "activations.tiny_bytes": 4 * (2 * 4 + 2 * 4 + 2),
     "activations.tiny_total_bytes.counted": 3 * 4 * (4 * 4 + 4 * 4 + 4) + 4 * (2 * 4 + 2 * 4 + 2),
     "activations.more_gelu_share": 3 * 2 * 3072 / (32 * 768 + 4 * 12 + 16),
+    "capstones.gpt2_parameters": gpt2_parameters(768, 12, 50_257, 1024),
+    "capstones.token_flops": GPT2_TOKEN_FLOPS,
+    "capstones.gpt2_days.whole": 300e9 * GPT2_TOKEN_FLOPS / (8 * 0.3 * A100 * 86_400),
+    "capstones.gpt2_dollars.good": 300e9 * GPT2_TOKEN_FLOPS / (8 * 0.4 * A100 * 3_600) * 8 * 1.5,
+    "capstones.state_bytes": 16 * (LLAMA_70B + 8192 * 128_256 + (2 * 80 + 1) * 8192) / 64,
+    "capstones.logits_bytes": 2 * 8192 * 151_936 * 3 * 4,
     "compute_for_memory.reported_mfu_share": 0.52 * 3 / 4,
     "counting_flops.scores_flops": 2 * 8 * 12 * 1024**2 * 64,
     "counting_flops.order_ratio": (8192 + 1) / 2,

@@ -1174,22 +1174,32 @@ def test_a_heads_strips_and_squares_are_to_scale() -> None:
     assert {"S, 60 × 60", "P, 60 × 60: sums", "strips"} <= set(chart.texts)
 
 
-def test_checkpoints_leave_the_inputs_and_one_layer_at_a_time() -> None:
+def test_a_steps_lines_stand_upon_each_other_part_by_part_on_one_scale() -> None:
     made = {
-        "compute_for_memory.layer_kept_bytes": {"llama": {"none": 10 * 2**30, "full": 2**30}},
-        "activations.model_parts_bytes": {"llama": {"log_probabilities": 5 * 2**30}},
-        "gpt2_parameters.letters": {"llama": {"L": 4}},
+        "compute_for_memory.HELD": ["weights", "activations"],
+        "compute_for_memory.step_parts": ["forward layer 0", "backward layer 0"],
+        "compute_for_memory.over_step_bytes": {
+            "none": {"weights": [10 * 2**30] * 2, "activations": [30 * 2**30, 20 * 2**30]},
+            "full": {"weights": [10 * 2**30] * 2, "activations": [5 * 2**30, 0]},
+        },
+        "full_ledger.has_bytes": {"H100 SXM": 20 * 2**30},
     }
-    chart = Chart(compute_for_memory.over_time(Values(made), Words()))
-    gib = 230 / 55
-    plain, checked = chart.bars("activations")[:9], chart.bars("activations")[9:18]
-    steps = [1, 2, 3, 4, 4, 4, 3, 2, 1]
-    assert [(bottom - top) / gib for *_, top, bottom in plain] == pytest.approx([10 * step for step in steps], abs=0.1)
-    assert [(bottom - top) / gib for *_, top, bottom in checked] == pytest.approx(steps, abs=0.1)
-    again = [bar for bar in chart.bars("other") if bar[1] - bar[0] == 5]
-    assert [(bottom - top) / gib for *_, top, bottom in again] == pytest.approx([9] * 4, abs=0.1)
-    assert [bar[3] for bar in again] == pytest.approx([bar[2] for bar in checked[5:]], abs=0.1)
-    assert {"none\u200355 GiB", "full\u200319 GiB"} <= set(chart.texts)
+    svg = compute_for_memory.over_time(Values(made), Words())
+    chart = Chart(svg)
+    areas = [
+        (shape.attrib["class"], [float(y) for y in re.findall(r"V([\d.]+)", shape.attrib["d"])])
+        for shape in chart.shapes
+        if shape.tag == "path"
+    ]
+    heights = [(css, [floor - y for y in ys]) for css, (*ys, floor) in areas]
+    assert [css for css, _ in heights] == ["fill-activations", "fill-weights"] * 2  # the upper ones lie behind
+    gib = 120 / 40
+    for (_, found), expected in zip(heights, ([40, 30], [10, 10], [15, 10], [10, 10]), strict=True):
+        assert found == pytest.approx([gib * size for size in expected], abs=0.1)
+    edges = [float(shape.attrib["y1"]) for shape in chart.shapes if shape.get("stroke-dasharray")]
+    assert [areas[0][1][-1] - edges[0], areas[2][1][-1] - edges[1]] == pytest.approx([gib * 20] * 2, abs=0.1)
+    assert {"none\u200340 GiB", "full\u200315 GiB"} <= set(chart.texts)
+    assert 'data-held="10240,10240;30720,20480|10240,10240;5120,0"' in svg
 
 
 def test_of_the_logits_one_chunk_is_there_and_of_chunks_that_are_done_a_gradient() -> None:

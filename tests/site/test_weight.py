@@ -12,7 +12,7 @@ from tests.conftest import NUM_DEVICES, PUBLISHED, ROOT, Served, heaviest
 from tests.site.test_site import Page
 
 MAX_BYTES, MAX_COMPRESSED = 250_000, 50_000
-MAX_FIRST_VISIT = 134_500  # a second at a megabit a second, and a little
+MAX_FIRST_VISIT = {"en": 150_000, "zh": 134_500}  # a second at a megabit a second, and a little; English has a font
 PAGES = [
     f"{language}{'' if path.stem == 'index' else f'{path.stem}/'}"
     for language in ("", "zh/")
@@ -30,6 +30,8 @@ def first_visit(folder: Path, page: Path, text: str) -> int:
     root = folder / "zh" if page.is_relative_to(folder / "zh") else folder
     if "<math" in text:
         fetched.add(root / "math" / "math.woff2")
+    if root == folder:  # English: who has no such font gets one
+        fetched |= {*(root / "text").glob("*.woff2")}
     if 'class="planner"' in text:
         fetched.add(root / "assets" / "planner.js")
     return sum(compressed(path.read_bytes()) for path in fetched)
@@ -40,7 +42,7 @@ def over(folder: Path, page: str) -> list[str]:
     path = folder / page / "index.html"
     content = path.read_bytes()
     weights = len(content), compressed(content), first_visit(folder, path, content.decode())
-    limits = (MAX_BYTES, MAX_COMPRESSED, MAX_FIRST_VISIT)
+    limits = (MAX_BYTES, MAX_COMPRESSED, MAX_FIRST_VISIT["zh" if page.startswith("zh/") else "en"])
     return [f"{weight:,} of {limit:,}" for weight, limit in zip(weights, limits, strict=True) if weight > limit]
 
 

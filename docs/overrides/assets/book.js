@@ -222,7 +222,13 @@
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
   /* Scripts are fetched where something waits for them: the planner's, that of error messages when somebody turns to
-     theirs, that of files when somebody brings some, and that of the pipeline. */
+     theirs, that of files when somebody brings some, that of the pipeline, and those of live figures when they come near. */
+  const near = new IntersectionObserver((seen) => {
+    for (const { target } of seen.filter((entry) => entry.isIntersecting)) {
+      near.unobserve(target);
+      import(new URL(`${target.dataset.live}.js`, SCRIPT)).then((drawn) => drawn.default(target));
+    }
+  }, { rootMargin: "300px" });
   const plan = () => {
     if (document.querySelector("form.planner")) import(new URL("planner.js", SCRIPT));
     document.querySelector("form.planner-memory")?.addEventListener("focusin", () => import(new URL("planner-memory.js", SCRIPT)), { once: true });
@@ -237,6 +243,7 @@
       });
     }
     if (document.querySelector("[data-pipeline]")) import(new URL("pipeline.js", SCRIPT)).then((drawn) => drawn.default());
+    for (const place of document.querySelectorAll("[data-live]:empty")) near.observe(place);
   };
 
   /* The theme's navigation leaves the header alone: the language switch would go on to lead to where it led before. */

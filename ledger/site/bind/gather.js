@@ -20,7 +20,7 @@ function chaptersOf(front) {
 
 /* What is no part of a book: what answers to the reader, what leads to files, and what stands for another device. */
 const LEFT_OUT = `.headerlink, .device-line, .page-links, .provenance, #ledger-data, template, script, noscript, style, [hidden],
-  [data-pipeline], .footnote > hr, .tabbed-set > input, .planner-fields`;
+  [data-pipeline], [data-live], .footnote > hr, .tabbed-set > input, .planner-fields`;
 const FEW = 16; // lines of code, or rows of a table, that stay on one page
 const FOR_SCREENS = /^(data-|tabindex|title|align|open|download|target)/;
 
