@@ -170,8 +170,16 @@ def adapters_of(shape: Model, layout: Layout, step: RankStep) -> TrainedAdapters
     """What of a layout's ranks is trained beside frozen weights, if so."""
     if step.adapters is None:
         return None
-    numbers = tuple(trained_numbers(shape, layout, rank, step) for rank in range(layout.pipeline))
+    alike = layout._replace(
+        data=1, context=1, zero=0, schedule="1f1b", micro_batches=layout.pipeline, replicas=1, ring=False
+    )
+    numbers = numbers_of_ranks(shape, alike, RankStep(layout.tensor, recipe=step.recipe, adapters=step.adapters))
     return TrainedAdapters(numbers, gathered_width(step.recipe, step.base))
+
+
+@lru_cache(maxsize=1024)  # asked for each layout of a list with these degrees
+def numbers_of_ranks(shape: Model, layout: Layout, step: RankStep) -> tuple[int, ...]:
+    return tuple(trained_numbers(shape, layout, rank, step) for rank in range(layout.pipeline))
 
 
 def frozen_bytes_of(stages: Iterable[Stage], numbers: int, shards: int, step: RankStep) -> int:
