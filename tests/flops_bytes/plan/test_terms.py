@@ -14,6 +14,7 @@ from flops_bytes.plan.model import read_shape
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.rl import plan_grpo
 from flops_bytes.plan.training import bytes_by_moment
+from flops_bytes.serve.inference import Server, decode_seconds, prefill_flops
 
 SMALL = SHAPES["llama-3.2-1b"]
 RL: dict[str, Any] = {"task": "rl", "model": "llama-3.2-1b", "gpu": "A100 80GB SXM", "context": 3_072, "answer": 1_024}
@@ -78,3 +79,12 @@ def test_a_short_prompt_waits_for_the_weights_whose_ends_are_in_16_bits(weights:
     layers = sum(count.values()) - count["embedding"] - count["head"]
     found = plan(task="serve", model="llama-3-8b", gpu="H100 SXM", users=1, context=1_024, prompt=8, weights=weights)
     assert found["first_token_seconds"] == pytest.approx((layers * bits + count["head"] * 16) / 8 / 3.35e12)
+
+
+def test_the_first_token_of_an_answer_comes_with_the_prompt() -> None:
+    """So an answer of two takes one step, whose cache has all tokens but the last."""
+    found = plan_grpo(**RL | {"answer": 2}, recipe="fp32", micro_batch=4)["least_seconds"]["sampling"]
+    server = Server(2.039e12, 19.5e12, 32, 4)
+    assert found == pytest.approx(
+        decode_seconds(SMALL, 4, 3_071, server) + 4 * prefill_flops(SMALL, 3_070) / server.peak, rel=1e-6
+    )
