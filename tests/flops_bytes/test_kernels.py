@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
 from flops_bytes.tools import kernels as module
 from flops_bytes.tools.kernels import (
@@ -520,3 +522,22 @@ def test_what_pytorch_writes_today_is_read(tmp_path: Path, capsys: pytest.Captur
     (found,) = [each for each in read(path).operations if each.name == "aten::mm"]
     assert found.work == work("mm", [64, 32], [32, 16])
     assert main([str(path)]) == 0 and "no kernel of a GPU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "said"), module.SIZES.items())
+def test_a_number_of_a_trace_is_as_many_bytes_as_torchs(name: str, said: tuple[str, int]) -> None:
+    """As PyTorch's own C++ calls them."""
+    fp8 = {"c10::Float8_e4m3fn": torch.float8_e4m3fn, "c10::Float8_e5m2": torch.float8_e5m2}
+    dtype: torch.dtype = fp8[name] if name in fp8 else getattr(torch, said[0])
+    assert said[1] == dtype.itemsize and said[0] == str(dtype).removeprefix("torch.").partition("_")[0]
+
+
+@pytest.mark.parametrize(("name", "said"), module.ATTENTIONS.items())
+def test_attention_does_the_flops_of_its_matmuls(name: str, said: tuple[int, int, int]) -> None:
+    """Two of them forward, and five backward, where a kernel makes its scores again: by PyTorch's formulas."""
+    (flops, first, moved), shape = said, (2, 3, 64, 16)
+    is_backward = name.endswith("_backward")
+    counted = (
+        sdpa_backward_flop_count(shape, shape, shape, shape) if is_backward else sdpa_flop_count(shape, shape, shape)
+    )
+    assert flops == counted / (2 * 3 * 64 * 64 * 16) and (first, moved) == ((1, 8) if is_backward else (0, 4))

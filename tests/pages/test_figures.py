@@ -163,6 +163,13 @@ def gaps(numbers: Sequence[float]) -> list[float]:
 # The axes themselves
 
 
+@pytest.mark.parametrize("unit", ["", "bytes", "seconds"])
+def test_the_ticks_of_a_wide_axis_go_from_below_what_it_shows_to_above_it(unit: str) -> None:
+    for low, high in ((1, 10**6), (3e3, 7e11), (2**20, 2**34), (5e-7, 40)):
+        ticks = Log("", unit=unit)._ticks(low, high)
+        assert ticks[0] <= low and ticks[-1] >= high, (low, high)
+
+
 @pytest.mark.parametrize(
     ("scale", "numbers"),
     [
@@ -1064,6 +1071,10 @@ def test_a_steps_memory_is_stacked_below_the_published_peak() -> None:
     for x, kind, low, high in ((1, "activations", 3, 7), (1, "logits", 7, 10), (2, "activations", 5, 7)):
         (box,) = [each for each in bars[kind] if abs(each[0] - left - x * (right - left)) < 3]
         assert box[2:] == pytest.approx((bottom - high * scale, bottom - low * scale), abs=1.5)
+    paths = [re.findall(r"-?[\d.]+", path.get("d", "")) for path in chart.root.iter("path")]
+    levels = [float(numbers[1]) for numbers in paths if len(numbers) == 4 and numbers[1] == numbers[3]]
+    levels += [float(line.attrib["y1"]) for line in chart.root.iter("line")]
+    assert min(abs(level - (bottom - 12 * scale)) for level in levels) < 1, "the published peak"
 
 
 def test_a_steps_lines_stand_end_to_end_in_units_of_its_published_time() -> None:

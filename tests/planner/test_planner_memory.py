@@ -523,3 +523,11 @@ def test_the_page_reads_them_as_python_does() -> None:
     for text in texts:
         assert context.eval(f"$repr(decode({json.dumps(text)}))") == repr(decode(text))
     context.close()
+
+
+@pytest.mark.parametrize(("more", "answers"), [(3.9, 1), (4.1, 2)])
+def test_two_cards_are_alike_if_a_twentieth_or_less_is_between_them(more: float, answers: int) -> None:
+    text = "CUDA out of memory. Tried to allocate 10.00 GiB (GPU {}; 80.00 GiB total capacity; {:.2f} GiB already"
+    text += " allocated; 1.00 GiB free; {:.2f} GiB reserved in total by PyTorch)"
+    both = "\n".join(text.format(gpu, held, held + 2) for gpu, held in ((0, 70), (1, 70 + more)))
+    assert len(decode(both)) == answers

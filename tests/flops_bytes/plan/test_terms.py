@@ -11,11 +11,15 @@ from flops_bytes.model.flops import forward_flops
 from flops_bytes.model.shapes import LLAMA_3_8B, SHAPES, parameters
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.model import read_shape
-from flops_bytes.plan.options import read_options
+from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.plan.rl import plan_grpo
+from flops_bytes.plan.step_time import step_time
 from flops_bytes.plan.training import bytes_by_moment
+from flops_bytes.serve.inference import Server, decode_seconds, prefill_flops
+from flops_bytes.time.rates import matmul_products, matmul_seconds
 
 SMALL = SHAPES["llama-3.2-1b"]
+SHAPE = "layers=5 d_model=4096 heads=32 kv_heads=8 head_dim=128 d_ff=14336 vocab=128256"
 RL: dict[str, Any] = {"task": "rl", "model": "llama-3.2-1b", "gpu": "A100 80GB SXM", "context": 3_072, "answer": 1_024}
 
 
@@ -78,3 +82,23 @@ def test_a_short_prompt_waits_for_the_weights_whose_ends_are_in_16_bits(weights:
     layers = sum(count.values()) - count["embedding"] - count["head"]
     found = plan(task="serve", model="llama-3-8b", gpu="H100 SXM", users=1, context=1_024, prompt=8, weights=weights)
     assert found["first_token_seconds"] == pytest.approx((layers * bits + count["head"] * 16) / 8 / 3.35e12)
+
+
+def test_the_first_token_of_an_answer_comes_with_the_prompt() -> None:
+    """So an answer of two takes one step, whose cache has all tokens but the last."""
+    found = plan_grpo(**RL | {"answer": 2}, recipe="fp32", micro_batch=4)["least_seconds"]["sampling"]
+    server = Server(2.039e12, 19.5e12, 32, 4)
+    assert found == pytest.approx(
+        decode_seconds(SMALL, 4, 3_071, server) + 4 * prefill_flops(SMALL, 3_070) / server.peak, rel=1e-6
+    )
+
+
+def test_of_five_layers_three_are_made_again_where_every_second_is_checkpointed() -> None:
+    again = []
+    for every in (1, 2):
+        asked = {"shape": SHAPE, "gpu": "H100 SXM", "context": 2_048, "checkpointing": "full"}
+        a = read_options(asked | {"checkpoint_every": every})
+        sizes = matmul_products(named_shape(a), 2_048, "full", every, True)
+        matmuls = matmul_seconds("H100 SXM", 989.4e12, sizes)["recomputation"].assumed
+        again.append(step_time(a).lines["recomputation"].assumed - matmuls)
+    assert again[1] / again[0] == pytest.approx(3 / 5)
