@@ -218,7 +218,7 @@ class Box {
     const line = (text) => element("p", {}, text), warning = (text) => element("p", { class: "planner-warning" }, text), { words } = this;
     if (!found) return this.said.replaceChildren(...refused.map((text) => element("p", { class: "planner-refused" }, this.why(text))));
     const rows = found.rows, of = (...names) => rows.filter(({ sentence }) => names.includes(sentence));
-    const list = (title, some) => (some.length ? [line(title), element("table", {}, element("tbody", {}, ...some.map((row) => element("tr", {}, element("td", {}, element("code", {}, row.key)), element("td", {}, row.means && element("code", {}, row.means), row.why && filled(row.means ? (row.sentence === "default" ? words.whence : words.taken) : "{why}", { why: this.why(row.why) }))))))] : []);
+    const list = (title, some) => (some.length ? [line(title), element("table", { class: "planner-keys" }, element("tbody", {}, ...some.map((row) => element("tr", {}, element("td", {}, element("code", {}, row.key)), element("td", {}, row.means && element("code", {}, row.means), row.why && filled(row.means ? (row.sentence === "default" ? words.whence : words.taken) : "{why}", { why: this.why(row.why) }))))))] : []);
     const files = [...new Set(rows.filter(({ file }) => file).map(({ file }) => file))];
     const unplaced = (this.unplaced ?? []).filter((name) => found.flags.has(name)), text = (names) => names.map((name) => found.flags.get(name)).join(" ");
     const layout = unplaced.filter((name) => found.layout.includes(name)), small = unplaced.filter((name) => found.small.includes(name)), other = unplaced.filter((name) => !layout.includes(name) && !small.includes(name));
@@ -235,7 +235,7 @@ class Box {
       ...found.problems.map((row) => element("p", { class: "planner-refused" }, this.sentence(row))),
       ...of("card").map((row) => line(this.sentence(row))),
       ...(contents.some(({ kind }) => kind === "message") ? [element("p", {}, element("a", { href: "#out-of-memory" }, words.message))] : []),
-      ...(read.length && open.length ? [line(filled(words.open, { gpu: gpu.value, gpus: gpus.value || 1 }))] : []),
+      ...(read.length && open.length ? [line(filled(open.includes("gpu") ? words.open : words.open_count, { gpu: gpu.value, gpus: gpus.value || 1 }))] : []),
       ...(layout.length ? [warning(filled(words.layout, { flags: text(layout) }))] : []),
       ...(other.length ? [warning(filled(words.no_field, { flags: text(other) }))] : []),
       ...[...this.left].map(([name, why]) => warning(filled(words.left_out, { flags: found.flags.get(name) ?? name, why }))),
