@@ -90,7 +90,7 @@ WANTED = {"planner.answer": ["answer", "completed", "gib"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 METERS = {"planner.meters": ["metered", "listed"], "planner.answer": ["recomputing"]}
 FILES = {
-    "planner.files": ["read_files", "loaded"],
+    "planner.files": ["read_files", "write_files", "loaded"],
     "flops_bytes.files.formats": ["scalar", "formats_of", "problem_of"],
     "flops_bytes.files.out_of_memory": ["decode"],
 }

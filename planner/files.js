@@ -1,6 +1,7 @@
 /* Files that somebody brings: what was read of them, key by key, and the form's fields filled in. All of it stays here. */
 const DATA = loaded(SOFTWARES), WAIT_MS = 150, MOST_TEXT = 2 ** 22; // of a text; of a longer one, which may be a log, the end
 const KEPT = ["model", "gpu", "gpus", "tokens_in", "speed_in"]; // fields that a file which does not say them leaves as they are
+const FREED = ["trained", "lora", "lora_on", "optimizer", "offload", "checkpointing", "loss", "chunks", "zero"]; // that the ways that fit may change
 const OF_COMMANDS = [["snapshot", ({ bytes }) => bytes?.[0] === 0x80 || bytes?.[0] === 0x1f], ["trace", ({ text }) => /"(?:traceEvents|deviceProperties)"\s*:|^\s*\[\s*\{\s*"(?:ph|name|pid)"\s*:/.test(text.slice(0, 2 ** 16))], ["count", ({ name, text }) => /\.py$/.test(name) || (!/\.(json|ya?ml|toml)$/.test(name) && /^(?:import|from) \w/m.test(text))]];
 const filled = (template, values) => template.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 
@@ -14,8 +15,11 @@ class Box {
     this.left = new Map(); // options that the planner refused, and why
     place.dataset.started = "";
     place.addEventListener("submit", (event) => event.preventDefault());
-    this.form.addEventListener("input", (event) => event.isTrusted && this.unmark(event.target));
-    this.form.addEventListener("click", ({ target }) => target.closest(".planner-way") && this.unmarkChanged());
+    this.form.addEventListener("input", ({ target }) => this.filling || this.unmark(target));
+    const answer = document.querySelector("form.planner + .planner-answer");
+    answer.addEventListener("click", ({ target }) => target.closest(".planner-way") && this.unmarkChanged());
+    this.written = element("div", { class: "planner-written" });
+    this.form.after(this.written);
     this.watch();
   }
 
@@ -73,6 +77,7 @@ class Box {
     if (found && given.length) this.fill(found);
     this.found = found;
     this.tell(found, refused, contents);
+    this.write();
     this.said.setAttribute("aria-busy", "false");
   }
 
@@ -82,7 +87,7 @@ class Box {
     const problems = new Map();
     for (const format of formats_of(name, text)) {
       try {
-        return { path: name, kind: "table", text, table: await parsed(format, text) };
+        return { path: name, kind: "table", text, format, table: await parsed(format, text) };
       } catch (error) {
         if (!(error instanceof ValueError)) throw error;
         problems.set(format, error.message);
@@ -138,24 +143,51 @@ class Box {
     const folded = this.form.querySelector("details");
     folded.open ||= [...this.marked].some((name) => folded.contains(this.control(name)));
     this.show();
+    this.filling = true;
     for (const control of [...changed, gpus]) {
       const told = control.told;
       control.dispatchEvent(new Event("input", { bubbles: true })); // as if it was typed: the form asks
       control.told = told;
     }
+    this.filling = false;
   }
   show() {
     for (const mark of this.form.querySelectorAll(".planner-mark")) mark.remove();
     for (const name of this.marked) this.form.querySelector(`[for="planner-${name}"]`)?.append(element("span", { class: "planner-mark" }, this.words.mark));
+    for (const name of FREED) this.control(name).brought = this.marked.has(name);
     this.values = new Map([...this.marked].map((name) => [name, this.control(name).value]));
   }
   unmark(control) {
     this.marked.delete(control.name);
     this.show();
+    this.write();
   }
   unmarkChanged() {
     for (const [name, value] of this.values ?? []) if (this.control(name).value !== value) this.marked.delete(name);
     this.show();
+    this.write();
+  }
+
+  /* What the form asks otherwise than the files, as lines to copy into them. */
+  write() {
+    const { words } = this, fields = [...this.form.elements].filter(({ name, type }) => name && type !== "radio").map(({ name, value }) => [name, value.trim()]);
+    let found;
+    try {
+      found = this.contents && write_files(this.contents.map((each) => new Map(Object.entries(each))), DATA, new Map(fields));
+    } catch (error) { // a field that the form refuses as well
+      if (!(error instanceof ValueError)) throw error;
+    }
+    if (!found) return this.written.replaceChildren();
+    const { files, cannot, beside } = Object.fromEntries(found), line = (text) => element("p", { class: "planner-note" }, text);
+    const copy = (text) => element("button", { class: "md-code__button", type: "button", title: words.copy, "data-clipboard-text": text, "data-md-type": "copy" }); // as the theme's
+    this.written.replaceChildren(element("p", { class: "planner-title" }, words.write), ...files.flatMap((each) => {
+      const { file, lines, removed } = Object.fromEntries(each), text = lines.join("\n");
+      return [
+        line(filled(words.lines, { file })),
+        text && element("pre", { class: "planner-command" }, element("nav", { class: "md-code__nav" }, copy(text)), element("code", { tabindex: "0" }, text)),
+        removed.length && line(filled(words["taken out"], { key: removed.join(", ") })),
+      ].filter(Boolean);
+    }), ...[["cannot", cannot], ["beside", beside]].filter(([, means]) => means).map(([name, means]) => line(filled(words[name], { means }))));
   }
 
   /* What the planner does not derive of a file's options of few bytes is left out, and told, as in a terminal. */
@@ -186,7 +218,7 @@ class Box {
     const line = (text) => element("p", {}, text), warning = (text) => element("p", { class: "planner-warning" }, text), { words } = this;
     if (!found) return this.said.replaceChildren(...refused.map((text) => element("p", { class: "planner-refused" }, this.why(text))));
     const rows = found.rows, of = (...names) => rows.filter(({ sentence }) => names.includes(sentence));
-    const list = (title, some) => (some.length ? [line(title), element("table", {}, element("tbody", {}, ...some.map((row) => element("tr", {}, element("td", {}, element("code", {}, row.key)), element("td", {}, row.means && element("code", {}, row.means), row.why && filled(row.means ? (row.sentence === "default" ? words.whence : words.taken) : "{why}", { why: this.why(row.why) }))))))] : []);
+    const list = (title, some) => (some.length ? [line(title), element("table", { class: "planner-keys" }, element("tbody", {}, ...some.map((row) => element("tr", {}, element("td", {}, element("code", {}, row.key)), element("td", {}, row.means && element("code", {}, row.means), row.why && filled(row.means ? (row.sentence === "default" ? words.whence : words.taken) : "{why}", { why: this.why(row.why) }))))))] : []);
     const files = [...new Set(rows.filter(({ file }) => file).map(({ file }) => file))];
     const unplaced = (this.unplaced ?? []).filter((name) => found.flags.has(name)), text = (names) => names.map((name) => found.flags.get(name)).join(" ");
     const layout = unplaced.filter((name) => found.layout.includes(name)), small = unplaced.filter((name) => found.small.includes(name)), other = unplaced.filter((name) => !layout.includes(name) && !small.includes(name));
@@ -203,7 +235,7 @@ class Box {
       ...found.problems.map((row) => element("p", { class: "planner-refused" }, this.sentence(row))),
       ...of("card").map((row) => line(this.sentence(row))),
       ...(contents.some(({ kind }) => kind === "message") ? [element("p", {}, element("a", { href: "#out-of-memory" }, words.message))] : []),
-      ...(read.length && open.length ? [line(filled(words.open, { gpu: gpu.value, gpus: gpus.value || 1 }))] : []),
+      ...(read.length && open.length ? [line(filled(open.includes("gpu") ? words.open : words.open_count, { gpu: gpu.value, gpus: gpus.value || 1 }))] : []),
       ...(layout.length ? [warning(filled(words.layout, { flags: text(layout) }))] : []),
       ...(other.length ? [warning(filled(words.no_field, { flags: text(other) }))] : []),
       ...[...this.left].map(([name, why]) => warning(filled(words.left_out, { flags: found.flags.get(name) ?? name, why }))),

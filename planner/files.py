@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from flops_bytes.files.content import Content
-from flops_bytes.files.interpret import Software, interpret
+from flops_bytes.files.interpret import Part, Software, interpret
 from flops_bytes.files.out_of_memory import decode
 from flops_bytes.files.run import SMALL, Row, asked_of, facts_beside, flags, parts_of, problems_of, rows_of
-from flops_bytes.plan.options import OPTIONS, TRAINED
+from flops_bytes.files.write import NOT_WRITTEN, REMOVED, change_of, lines_of, sayable
+from flops_bytes.plan.options import OPTIONS, TRAINED, read_option
 from flops_bytes.plan.parallel import PARALLEL
 
 OF_THE_FORM = ("no card", "no count", "no model", "unknown model")  # what the form's own fields say, or it refuses
@@ -47,6 +48,41 @@ def read_files(files: list[dict[str, Any]], data: Mapping[str, Software], given:
         "alone": "gpus" not in asked and asked.get("zero", "0") == "0",
         "read": len(parts) > 0 or config is not None,
     }
+
+
+def write_files(
+    files: list[dict[str, Any]], data: Mapping[str, Software], fields: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """The lines of each file that ask for what the form's fields ask, where that is not what the files do; and what
+    they cannot say, and what else follows. None where the form asks for no more than they do."""
+    contents = [Content(each["path"], each["kind"], each["text"], each["table"]) for each in files]
+    parts, config = parts_of([each for each in contents if each.kind == "table"], data)
+    more = facts_beside(parts, config)
+    before = fields_of(asked_of(interpret(parts, data, more), config, [], {}), is_known=True)
+    changed = changed_options(fields, before, sayable([Part("", name, {}) for name in data], data))
+    if not parts or not changed:
+        return None
+    change = change_of(parts, data, more, changed)
+    told = []
+    for each in files:
+        mine = [edit for edit in change.edits if edit.file == each["path"]]
+        if mine:
+            removed = [edit.key for edit in mine if edit.value == REMOVED]
+            told.append({"file": each["path"], "lines": lines_of(each["format"], mine), "removed": removed})
+    return {"files": told, "cannot": flags(change.unsaid, None), "beside": flags(change.beside, None)}
+
+
+def changed_options(fields: Mapping[str, str], before: Mapping[str, str], own: list[str]) -> dict[str, Any]:
+    """Options that files can say and that the form asks otherwise than they do."""
+    found: dict[str, Any] = {}
+    for name, text in fields.items():
+        if name not in OPTIONS or name not in own or name in NOT_WRITTEN:
+            continue
+        stands = before.get(name, "" if OPTIONS[name].default is None else str(OPTIONS[name].default))
+        is_of_adapters = name in ("lora", "lora_on") and fields.get("trained") == "all"
+        if text and text != stands and not is_of_adapters:
+            found[name] = read_option(name, text)
+    return found
 
 
 def as_table(row: Row) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Planner {
     const task = this.form.querySelector(`[data-name="${name}"]`)?.dataset.task;
     return !task || task === (this.serving ? "serve" : "train");
   }
+  /* Fields that a way that fits filled in, or a file did: of other ways they are open. */
+  get freed() { return [...this.pressed, ...this.controls.filter(({ brought }) => brought).map(({ name }) => name)]; }
   state() { return Object.fromEntries(this.controls.map((control) => [control.name, control.value])); }
 
   /* The address holds what is not left as it is: then it says everything that was asked. */
@@ -126,7 +128,7 @@ class Planner {
     if (said) {
       const found = said.get("found");
       this.fill(found, said.get("shown"), said.get("command"), said.get("ignored"), meters);
-      if (!turn && found.get("peaks_at")) this.measure({ turn: this.turn, data: { ...this.state(), pressed: this.pressed.join(" ") }, found, language: this.words.language, stack: !!words, whole: !!this.place });
+      if (!turn && found.get("peaks_at")) this.measure({ turn: this.turn, data: { ...this.state(), pressed: this.freed.join(" ") }, found, language: this.words.language, stack: !!words, whole: !!this.place });
     }
     else if (!away) text = this.refused(error);
     this.strip.classList.toggle("wrong", text);
@@ -320,7 +322,7 @@ class Planner {
       const taken = options.every(([option, value]) => this.form.elements[option].value === String(value));
       const press = element("button", { type: "button", class: "planner-way", "aria-pressed": taken }, options.map(([option, value]) => name(option, value)).join(words.separator));
       press.addEventListener("click", () => {
-        for (const option of this.pressed) this.form.elements[option].value = standard(this.form.elements[option]) ?? "";
+        for (const option of this.freed) this.form.elements[option].value = standard(this.form.elements[option]) ?? "";
         for (const [option, value] of options) Object.assign(this.form.elements[option], { value, told: true });
         this.pressed = options.map(([option]) => option);
         this.show(true);

@@ -12,7 +12,7 @@ from flops_bytes.files.interpret import Part, interpret
 from flops_bytes.files.out_of_memory import PARTS, decode
 from flops_bytes.files.run import SMALL, Row, asked_of, facts_beside, flags, parts_of, problems_of, rows_of, shown
 from flops_bytes.files.software import sentences, softwares
-from flops_bytes.files.write import REMOVED, change_of, lines_of, sayable
+from flops_bytes.files.write import NOT_WRITTEN, REMOVED, change_of, lines_of, sayable
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main as run_plan
 from flops_bytes.plan.options import OPTIONS, read_option
@@ -198,7 +198,6 @@ def planned(
 # Written down
 
 MOST_WAYS = 5
-NOT_WRITTEN = ("model", "gpus")  # but said beside the files
 FREED = (*TRIED, "lora", "base", "lora_on", "lora_dropout")  # what files say and --find may change
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flops_bytes.files.formats import scalar
-from flops_bytes.files.interpret import Part, Rule, Software, holds, interpret, rules_of, with_bases, words
+from flops_bytes.files.interpret import AUTO, Part, Rule, Software, holds, interpret, rules_of, with_bases, words
 from flops_bytes.plan.options import BASES, OPTIONS, RANK
 
 REMOVED = "(removed)"  # stands for the value of a key that is taken out
 MOST_EDITS = 16
+NOT_WRITTEN = ("model", "gpus")  # but said beside the files
 ASKED = 100  # how much more an option counts that is asked for than one that follows
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/-]*", re.ASCII)  # that YAML needs no quotes for
 METHOD = ("lora", "base")  # of what is trained
@@ -102,13 +103,21 @@ def next_edits(
     def distance(tried: Edits) -> int:
         return sum([ASKED if name in asked else 1 for name in differing(read_back(parts, data, more, tried), wanted)])
 
-    best, least, fewest = None, distance(edits), 0
+    written = [data[part.software].get("prefix", "") + key for part in parts for key in part.held]
+    best, least, least_effort = None, distance(edits), 0
     for name in differing(read_back(parts, data, more, edits), wanted):
-        for each in ways_to_say(parts, data, more, name, wanted.get(name), edits):
+        value = wanted.get(name)
+        values = [value]
+        if value is not None and words(said({}, name)) == words(value):  # which nobody need say
+            values.append(None)
+        ways = [(0, each) for one in values for each in ways_to_say(parts, data, more, name, one, edits)]
+        ways += [(1, each) for one in values for each in ways_to_undo(parts, data, more, name, one, edits)]
+        for roundabout, each in ways:
             tried = {**edits, **each}
-            left = distance(tried)
-            if left < least or (left == least and len(tried) < fewest):
-                best, least, fewest = tried, left, len(tried)
+            left, new = distance(tried), len([key for key in tried if key not in written])
+            effort = roundabout + len(tried) + new
+            if left < least or (left == least and effort < least_effort):
+                best, least, least_effort = tried, left, effort
         if best is not None:
             return best
     return best
@@ -158,22 +167,32 @@ def ways_to_say(
     used = with_bases(parts, data)
     rules = rules_of(used)
     facts = {**facts_of(edited(parts, data, edits), data), **more}
-    literals = literals_of(used)
     own = [(key, rule) for key, rule in rules.items() if rule.own.get("option") == name]
-    implying = [rule for software in used for rule in software.get("implies", []) if name in rule["then"]]
-    for rule in implying:
-        if value is not None and words(rule["then"][name]) == words(value):
-            yield from settings(rule, used, facts)
+    own = [(key, rule) for key, rule in own if "taken_from" not in rule.own or words(facts.get(key)) != AUTO]
+    for software in used:
+        for rule in software.get("implies", []):
+            if value is not None and words(rule["then"].get(name)) == words(value):
+                yield from settings(rule, used, facts)
     for key, each in own:
         for text in texts_of(each, value, facts):
             for others in settings(each.own, used, facts):
                 yield {**others, key: text}
-    for _, each in own:
-        if value is None:
-            yield from undone(each.own.get("only_with", {}), literals, facts)
-    for rule in implying:
-        if holds(rule, facts):
-            yield from undone(rule.get("when", {}), literals, facts)
+
+
+def ways_to_undo(
+    parts: list[Part], data: Mapping[str, Software], more: Mapping[str, Any], name: str, value: Any, edits: Edits
+) -> Iterator[Edits]:
+    """Edits after which what says an option now no longer does."""
+    used = with_bases(parts, data)
+    facts = {**facts_of(edited(parts, data, edits), data), **more}
+    literals = literals_of(used)
+    for rule in rules_of(used).values():
+        if rule.own.get("option") == name and value is None:
+            yield from undone(rule.own.get("only_with", {}), literals, facts)
+    for software in used:
+        for implied in software.get("implies", []):
+            if name in implied["then"] and holds(implied, facts):
+                yield from undone(implied.get("when", {}), literals, facts)
 
 
 def undone(asked: Mapping[str, Any], literals: Mapping[str, list[Any]], facts: Mapping[str, Any]) -> Iterator[Edits]:

@@ -120,7 +120,7 @@ def test_the_line_of_a_mistake_is_named(box: Any, format: str) -> None:
 
 def test_both_languages_have_every_sentence() -> None:
     english, chinese = (planner.words(language)["files"] for language in ("en", "zh"))
-    of_the_terminal = {"no model", "no card", "no count", "unknown model"}
+    of_the_terminal = {"no model", "no card", "no count", "unknown model", "ways", "way", "as it is", "asked"}
     assert {*english} - {*chinese} == of_the_terminal and {*sentences()} <= {*english}
     for name, text in chinese.items():
         if isinstance(text, str):
@@ -186,9 +186,26 @@ def test_what_is_pasted_fills_the_form_and_is_marked(page: Page, address: str, p
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator(".planner [name=micro_batch]").fill("4")
     assert "micro_batch" not in marked(page) and "accumulation" in marked(page)
+    expect(page.locator(".planner-written code")).to_have_text("per_device_train_batch_size: 4")
+    page.locator(".planner [name=offload]").select_option("yes")
+    expect(page.locator(".planner-written")).to_contain_text('"device": "none"')
     paste(page, LORA)
     assert value(page, "trained") == "lora" and value(page, "lora") == "8", "of the file that stands there now"
     assert value(page, "micro_batch") == "1"
+    expect(page.locator(".planner-written code")).to_have_count(0)
+
+
+@pytest.mark.usefixtures("site")
+def test_a_way_that_fits_is_written_down_for_the_file(page: Page, address: str) -> None:
+    """What a file says of methods is open to ways; the line that asks for the way is the software's own."""
+    page.goto(address + "plan/?model=qwen3-8b&gpu=RTX+4090&gpus=1")
+    page.locator(".planner-verdict").wait_for()
+    paste(page, LORA.replace("Qwen3-4B", "Qwen3-8B"))
+    way = page.locator(".planner-way").filter(has_text="QLoRA").first
+    way.click()
+    expect(page.locator(".planner [name=trained]")).to_have_value("qlora-double")
+    expect(page.locator(".planner-written code").first).to_contain_text("quantization_bit: 4")
+    expect(page.locator(".planner-verdict").first).to_contain_text("QLoRA")
 
 
 @pytest.mark.usefixtures("site")

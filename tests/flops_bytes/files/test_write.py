@@ -98,6 +98,12 @@ def test_what_a_software_cannot_say_is_told() -> None:
     assert [name for name in NAMES if "chunks" in sayable([Part("a", name, {})], softwares())] == ["axolotl"]
 
 
+def test_what_stands_if_nobody_says_it_is_asked_by_taking_a_key_out() -> None:
+    held = {**HELD["transformers"], "use_liger_kernel": True}
+    change = change_of([Part("a", "transformers", held)], softwares(), {}, {"loss": "plain"})
+    assert [(edit.key, edit.value) for edit in change.edits] == [("use_liger_kernel", False)] and not change.unsaid
+
+
 def test_each_format_has_its_own_lines() -> None:
     keys = {"a.b": True, "a.c": "yes", "d": 1.5, "e.f.g": "x: y"}
     assert lines_of("yaml", []) == []
