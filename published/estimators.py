@@ -5,7 +5,6 @@ and writes what was printed into measurements/published/estimators. CLONES holds
 <owner>/<name>; the `python` that is found first has their packages.
 """
 
-# --8<-- [start:setup]
 import json
 import re
 import subprocess
@@ -23,10 +22,8 @@ WRITTEN = "# Written by `python -m published.estimators`. No hand types what fol
 UNITS = {"gib": GIB, "bytes": 1}
 MIXED = ("bf16-master", "autocast")  # recipes with weights, gradients and moments in float32
 CARDS = {"A100 80GB SXM": "a100-sxm-80gb", "H100 SXM": "h100-sxm-80gb"}  # as llm-analysis calls them
-# --8<-- [end:setup]
 
 
-# --8<-- [start:ask]
 def ask_accelerate(shape: Decoder, told: Mapping[str, Any]) -> str | None:
     if told["gpus"] > 1 or told["recipe"] not in MIXED or not shape.gated:
         return None
@@ -137,10 +134,6 @@ def commands(name: str, settings: Mapping[str, Any]) -> list[str]:
     return [] if None in found else sorted({command for command in found if command})
 
 
-# --8<-- [end:ask]
-
-
-# --8<-- [start:read]
 def read_said(folder: Path) -> dict[str, dict[str, Any]]:
     """The estimators by name. Of each, `runs`: a command, what it printed, and of which sources, tables and rows it is.
 
@@ -170,10 +163,6 @@ def row_of(reading: Reading) -> list[str | int]:
     return [reading.source, reading.table, reading.row]
 
 
-# --8<-- [end:read]
-
-
-# --8<-- [start:run]
 def run(path: Path, readings: Iterable[Reading], clones: Path, anew: bool) -> int:
     """Asks an estimator about every reading that it expresses, and writes what it prints; how many commands were run.
 
@@ -222,9 +211,6 @@ def main(arguments: list[str]) -> None:
     ]
     for path in sorted((folder / "estimators").glob("*.toml")):
         print(f"{path.stem}: {run(path, readings, clones, '--anew' in arguments)} commands were run")
-
-
-# --8<-- [end:run]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ size. With `--without-times` it writes what the formulas say alone: so they were
 Where the bytes of an operation were counted wrong then, `first_roof_us` has what was said of it.
 """
 
-# --8<-- [start:setup]
 import argparse
 import gzip
 import hashlib
@@ -38,10 +37,6 @@ ALIGNED = {"float32": 4, "tf32": 4, "bfloat16": 8, "float16": 8, "float8": 16}  
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:predict]
 def roof_seconds(work: Work, peak: float, bandwidth: float) -> float:
     """The roofline: arithmetic at the peak, or bytes at the memory's bandwidth, whichever takes longer."""
     arithmetic = 0.0 if work.kind == "element-wise" else work.flops / peak
@@ -68,10 +63,6 @@ def ring_seconds(collective: str, payload_bytes: float, gpus: int, within: float
     return ring_bytes(payload_bytes, gpus, collective) / (LINK_EFFICIENCY * ring_rate(gpus, within, between))
 
 
-# --8<-- [end:predict]
-
-
-# --8<-- [start:file]
 class Timed(NamedTuple):
     """A row of a source: what was done, what the formulas say of it, and how long it took."""
 
@@ -147,10 +138,6 @@ def _collectives(stem: str, table: Mapping[str, Any], each: Mapping[str, Any]) -
         yield Timed(stem, table["name"], table["card"], *what, {"ring": said / 1e6}, seconds)
 
 
-# --8<-- [end:file]
-
-
-# --8<-- [start:derive]
 def derive(path: Path, clones: Path, times: bool = True) -> int:
     """Reads a source's traces and tables from a clone at its commit, and writes their rows; how many."""
     source = read_source(path)
@@ -288,10 +275,6 @@ def write(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-# --8<-- [end:derive]
-
-
-# --8<-- [start:compare]
 def group_of(row: Timed) -> str:
     """The kind of a row, and whether it is too small for its formulas."""
     if row.kind == "collective":
@@ -412,9 +395,6 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-# --8<-- [end:compare]
 
 
 if __name__ == "__main__":

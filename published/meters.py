@@ -7,7 +7,6 @@ differ in length says how, under `lengths`: a lognormal distribution of this mea
 and the longest, of which those above a run's limit are `cut` or `left out`.
 """
 
-# --8<-- [start:setup]
 import argparse
 import json
 import math
@@ -57,10 +56,8 @@ QUANTILES = 1000  # lengths that stand for a distribution
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 ALIKE = 1.01  # of what settings leave open, one is asked where the plan of the highest is no more times the lowest's
-# --8<-- [end:setup]
 
 
-# --8<-- [start:ask]
 class Said(NamedTuple):
     """Of one question: bytes by meter, and whether the run lives on its card."""
 
@@ -175,10 +172,6 @@ def shared(function: Callable[[Part], Answer], parts: Sequence[Part], processes:
         yield from pool.map(function, parts)
 
 
-# --8<-- [end:ask]
-
-
-# --8<-- [start:lives]
 FLAT_BYTES = 10**9  # that were taken to lie beside the tensors before it was known what does
 
 
@@ -213,10 +206,6 @@ def _rules(reading: Reading) -> tuple[bool, bool]:
     return planned_tensors(asks) + FLAT_BYTES <= card_bytes, met["lives"] != DIES
 
 
-# --8<-- [end:lives]
-
-
-# --8<-- [start:command]
 def told(each: Metered) -> str:
     low, high = (said / each.reading.value for said in each.said)
     span = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
@@ -265,9 +254,6 @@ def main(arguments: list[str]) -> int:
     for line in told_far(metered, {path.stem: read_head(path) for path in sorted(options.folder.glob("*.toml"))}):
         print(line)
     return 0
-
-
-# --8<-- [end:command]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ what no option of the planner expresses; and its rows, in columns of the source'
 odd number were left out while the planner was built, and asked once, at the end: `<source>-kept`.
 """
 
-# --8<-- [start:setup]
 import argparse
 import csv
 import gzip
@@ -44,10 +43,8 @@ METERS: dict[str, Callable[[Any], int]] = {
     "allocated": lambda reading: reading.allocated_bytes,
     "reserved": lambda reading: reading.reserved_bytes[0],
 }
-# --8<-- [end:setup]
 
 
-# --8<-- [start:rows]
 Cells = Mapping[str, str]
 
 
@@ -189,10 +186,8 @@ RUN_OF: dict[str, Callable[[Mapping[str, Any], int, Cells], Run]] = {
     "megatron-bridge": megatron_bridge,
 }
 SOURCES = (*RUN_OF, *(f"{name}{KEPT}" for name in ("simumax-b200", "megatron-bridge")))
-# --8<-- [end:rows]
 
 
-# --8<-- [start:ask]
 Ratio = tuple[Run, float]  # planned over published
 
 
@@ -306,10 +301,6 @@ def keep_first(path: Path, asked: Iterable[tuple[Run, Said]]) -> int:
     return len(new)
 
 
-# --8<-- [end:ask]
-
-
-# --8<-- [start:choose]
 FEWEST_LAYOUTS = 3  # from which somebody chose
 
 
@@ -347,10 +338,6 @@ def choice(runs: Sequence[tuple[Candidate, float]]) -> Choice | None:
     return Choice(len(runs), fastest / taken, median(fastest / published for _, published in runs))
 
 
-# --8<-- [end:choose]
-
-
-# --8<-- [start:tell]
 def ratios(asked: Iterable[tuple[Run, Said]]) -> dict[str, list[Ratio]]:
     """By meter, and of seconds."""
     found: dict[str, list[Ratio]] = {}
@@ -418,10 +405,6 @@ def table(source: str, asked: Sequence[tuple[Run, Said]]) -> Iterator[str]:
         yield f"    {words:<20}{both[ending, True]:>8}{both[ending, False]:>10}"
 
 
-# --8<-- [end:tell]
-
-
-# --8<-- [start:extract]
 def extract_simumax(head: Mapping[str, Any], clone: Path, first: int) -> Iterator[dict[str, Any]]:
     """Every other row, from the index 0 or 1 on."""
     rows = json.loads((clone / head["path"]).read_text(encoding="utf-8"))["rows"]
@@ -487,10 +470,6 @@ def extract(folder: Path, clones: Path) -> None:
                 writer.writerows(rows)
 
 
-# --8<-- [end:extract]
-
-
-# --8<-- [start:command]
 def main(arguments: list[str]) -> int:
     """Prints each source's readings beside what the planner says; the exit status is 2 after a mistake."""
     parser = argparse.ArgumentParser(prog="python -m published.ranks", description=(__doc__ or "").splitlines()[0])
@@ -510,9 +489,6 @@ def main(arguments: list[str]) -> int:
     for source in SOURCES:
         print("\n".join(table(source, [each for each in asked if each[0].row.source == source])))
     return 0
-
-
-# --8<-- [end:command]
 
 
 if __name__ == "__main__":

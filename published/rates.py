@@ -5,7 +5,6 @@ hold its rows, and what each was measured on; every row of a table, or none. `py
 FOLDER --extract CLONES` reads the rows anew from CLONES/owner/name, `--table` writes flops_bytes/time/rate_table.py.
 """
 
-# --8<-- [start:setup]
 import argparse
 import hashlib
 import json
@@ -28,10 +27,8 @@ RATES = {  # a pattern's group: what its unit is in FLOP/s or bytes/s
 }
 KINDS = ("matmul", "best", "sustained", "attention", "elementwise")
 LARGE = 2**25  # numbers of a tensor that no cache holds
-# --8<-- [end:setup]
 
 
-# --8<-- [start:read]
 class Rate(NamedTuple):
     """One row of a source."""
 
@@ -79,10 +76,6 @@ def read_folder(folder: Path) -> list[Rate]:
     return [rate for path in sorted(folder.glob("*.toml")) for rate in read_rates(path)]
 
 
-# --8<-- [end:read]
-
-
-# --8<-- [start:extract]
 def extract(path: Path, clones: Path) -> int:
     """Reads a source's rows at its commit from `clones/<owner>/<name>` and writes them below EXTRACTED; how many."""
     source = read_head(path)
@@ -111,10 +104,6 @@ def extract(path: Path, clones: Path) -> int:
     return sum(map(len, rows.values()))
 
 
-# --8<-- [end:extract]
-
-
-# --8<-- [start:table]
 CARDS = {  # as ml-engineering names them; others are no row of the table of peaks
     "NVIDIA A100 SXM": "A100 80GB SXM",
     "NVIDIA A100 PCIe": "A100 80GB PCIe",
@@ -189,9 +178,6 @@ def written(table: Mapping[str, Any]) -> Iterator[str]:
             yield f"    {json.dumps(gpu)}: {rows!r},".replace("'", '"')
         yield "}"
     yield "# fmt: on"
-
-
-# --8<-- [end:table]
 
 
 def main(arguments: list[str]) -> int:

@@ -11,7 +11,6 @@ row holds its readings itself. Where what the planner says of a reading's meter 
 `far` says what is known of it. What follows the line `EXTRACTED` is written by `--extract` and `--first` alone.
 """
 
-# --8<-- [start:setup]
 import argparse
 import hashlib
 import json
@@ -70,10 +69,8 @@ NEAR = 0.15  # off by no more counts as near
 COVERED = 0.9  # the share of readings that the room left free is to cover
 # The plan lacks it; another meaning of the reading; the source's own; what is drawn, where the source does not say it.
 WHY = ("lacking", "meter", "source", "chance", "unexplained")
-# --8<-- [end:setup]
 
 
-# --8<-- [start:read]
 class Reading(NamedTuple):
     """One number that somebody published, and the settings under which it was measured."""
 
@@ -237,10 +234,6 @@ def read_all(folder: Path) -> list[Reading]:
     return [reading for path in paths for reading in read_source(path)[1]]
 
 
-# --8<-- [end:read]
-
-
-# --8<-- [start:extract]
 def extract(path: Path, clones: Path) -> int:
     """Reads a source's files at their commit from `clones/<owner>/<name>`, and writes what stands there; how many.
 
@@ -336,10 +329,6 @@ def write(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-# --8<-- [end:extract]
-
-
-# --8<-- [start:ask]
 def asked(settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Each question that settings leave open: one for every combination of what they can be."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
@@ -411,10 +400,6 @@ def nearest_ratio(said: tuple[float, float], value: float) -> float:
     return low / value if low > value else min(high / value, 1)
 
 
-# --8<-- [end:ask]
-
-
-# --8<-- [start:command]
 class Compared(NamedTuple):
     """A reading beside what the planner says; `why` it cannot."""
 
@@ -659,9 +644,6 @@ def told_far(compared: Iterable[Asked], heads: Mapping[str, Mapping[str, Any]]) 
         said = f"{why['why']}: {why['en']}" if why else "nothing is said; write it into its file, under [[far]]"
         yield f"  {source}: {said}"
         yield from (f"    {named(each.reading)}  {today(each):.3f}" for each in found)
-
-
-# --8<-- [end:command]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Of a snapshot that somebody published only these are kept: sizes, order, addresses, in one compressed file a source.
 """
 
-# --8<-- [start:setup]
 import gzip
 import hashlib
 import json
@@ -55,10 +54,6 @@ def history(snapshot: Snapshot, number: int = 0) -> History:
     )
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:replay]
 class Replayed(NamedTuple):
     """How often the rules said what PyTorch did."""
 
@@ -199,10 +194,6 @@ class _Truth:
         )
 
 
-# --8<-- [end:replay]
-
-
-# --8<-- [start:file]
 def packed(found: History) -> dict[str, Any]:
     """A history as plain numbers. Addresses and sizes of blocks are in units of 512 bytes, a request's in bytes.
 
@@ -314,8 +305,6 @@ def main(arguments: list[str]) -> int:
         return 2
     return 0
 
-
-# --8<-- [end:file]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,5 @@
 """Published steps beside their time from rates: `python -m published.step_times measurements/published`."""
 
-# --8<-- [start:setup]
 import statistics
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,10 +14,8 @@ from published.readings import A_GPU, MOST, Reading, asked, by_source, errors, r
 # FlashAttention 2 came on 2023-07-17. llm-foundry's rows of 40 GB cards stood there on 2023-05-03 (300cc5c), most of
 # those of 80 GB came by 2023-10-19 (b2a43a1), when either could be installed.
 FLASH = {("llm-foundry", "a100_40gb"): (1,), ("llm-foundry", "a100_80gb"): (1, 2)}
-# --8<-- [end:setup]
 
 
-# --8<-- [start:rated]
 class Rated(NamedTuple):
     """A published step, and what the rates say of it."""
 
@@ -74,10 +71,6 @@ def rated(folder: Path) -> list[Rated]:
     return [found for reading in read_all(folder) if (found := rate_reading(reading))]
 
 
-# --8<-- [end:rated]
-
-
-# --8<-- [start:told]
 def figures(found: Iterable[Rated]) -> dict[str, Any]:
     """The median error over sources, and over all: the share near, the worst, the intervals that hold their reading."""
     every = list(found)
@@ -109,9 +102,6 @@ def told(found: list[Rated]) -> Iterator[str]:
             said = figures(steps)
             shown = ", ".join(f"{key} {value:.3f}" for key, value in said.items() if isinstance(value, float))
             yield f"{name}: {said['steps']} steps, {shown}"
-
-
-# --8<-- [end:told]
 
 
 if __name__ == "__main__":

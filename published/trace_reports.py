@@ -5,7 +5,6 @@ what ran. `--derive CLONES` reads them from `CLONES/<owner>/<name>`, and writes 
 Of a trace whose licence is not stated, no name of a kernel is kept (`"names": false`).
 """
 
-# --8<-- [start:setup]
 import argparse
 import gzip
 import hashlib
@@ -25,10 +24,7 @@ ROWS = 5  # kernels and operations that a report names
 NAMED = ("longest", "other")  # parts of a report that hold names of kernels
 SETTINGS = ("record_shapes", "with_stack")  # what the profiler was asked, where the file says it
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:derive]
 def report_of(data: bytes, about: Mapping[str, Any]) -> dict[str, Any]:
     """What the trace in a file says of its first device, and what `flops-bytes trace` does not print."""
     found = list(entries(io.BytesIO(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)))
@@ -67,19 +63,12 @@ def derive(path: Path, clones: Path) -> int:
     return len(source["traces"])
 
 
-# --8<-- [end:derive]
-
-
-# --8<-- [start:read_reports]
 def read_reports(folder: Path) -> dict[str, dict[str, Any]]:
     """The traces of all sources in a folder, by their names. Raises ValueError where there is none."""
     sources = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     if not sources:
         raise ValueError(f"{folder}: no source (<source>.json) stands there")
     return {about["name"]: about for source in sources for about in source["traces"]}
-
-
-# --8<-- [end:read_reports]
 
 
 def main(arguments: list[str]) -> int:

@@ -1,6 +1,5 @@
 """DistributedDataParallel's buckets of gradients, whose own code is in C++ and looks into tensors' memory."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,10 +12,8 @@ from torch.nn.parallel.distributed import DistributedDataParallel
 from flops_bytes.counting.card import Silent, do_nothing
 
 COMPUTE_BUCKETS: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
-# --8<-- [end:setup]
 
 
-# --8<-- [start:bucket]
 class Bucket:
     """One storage for the gradients of some parameters, which are views of it."""
 
@@ -51,10 +48,6 @@ class HookBucket:
         self.flat = flat
 
 
-# --8<-- [end:bucket]
-
-
-# --8<-- [start:reducer]
 class Reducer(Silent):
     """As torch/csrc/distributed/c10d/reducer.cpp has it: a bucket is all-reduced as soon as it is full. The first
     backward pass says in which order gradients come, and the buckets are made anew in that order. Of statistics and
@@ -181,10 +174,6 @@ def used_in(outputs: list[Tensor]) -> Iterator[Tensor]:
         waiting += [each for each, _ in node.next_functions if each]
 
 
-# --8<-- [end:reducer]
-
-
-# --8<-- [start:patches]
 class Logger(Silent):
     """A log that nobody reads."""
 
@@ -225,6 +214,3 @@ PATCHES = (
     (distributed, "_sync_module_states", do_nothing),
     (DistributedDataParallel, "__init__", build),
 )
-
-
-# --8<-- [end:patches]

@@ -1,6 +1,5 @@
 """A machine that seems to have a card: what a script asks of one is answered, and its kernels are those of one."""
 
-# --8<-- [start:setup]
 import builtins
 import logging
 import sys
@@ -46,10 +45,8 @@ WHOLE = (
     "that line out, or name a function that takes a step without it"
 )
 RNN = "{} was counted as PyTorch's own operations, whose bytes are not those that cuDNN keeps"
-# --8<-- [end:setup]
 
 
-# --8<-- [start:kernels]
 class OneNorm(torch.autograd.Function):
     """RMSNorm as a GPU's one kernel: it keeps its input, and a float32 a row."""
 
@@ -165,10 +162,6 @@ def fused_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = Non
     return found
 
 
-# --8<-- [end:kernels]
-
-
-# --8<-- [start:card]
 IS_ENABLED = torch.is_autocast_enabled
 BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 RUN_BACKWARD: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
@@ -627,6 +620,3 @@ def fake_card(trace: StepTrace, memory_bytes: float) -> Iterator[None]:
         torch._C._set_mkldnn_enabled(False)  # its LSTM is one kernel of a CPU
         load_and_look("sys")  # for those that are there already
         yield
-
-
-# --8<-- [end:card]

@@ -1,6 +1,5 @@
 """What a rank hands to collectives, and what it sends."""
 
-# --8<-- [start:collectives]
 from typing import Any, NamedTuple
 
 import torch
@@ -102,6 +101,3 @@ def name_of(group: dist.ProcessGroup) -> str:
     even = ranks == list(range(ranks[0], ranks[-1] + 1, stride))
     told = f"{ranks[0]}, {ranks[1]} … {ranks[-1]}" if even and len(ranks) > 3 else ", ".join(map(str, ranks))
     return f"ranks {told}"
-
-
-# --8<-- [end:collectives]

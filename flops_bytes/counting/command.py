@@ -6,7 +6,6 @@ flops-bytes count train.py -- --batch-size 8   gives the script arguments
 flops-bytes count train.py --world 64          runs it as torchrun would on 64 ranks, and counts those that differ
 """
 
-# --8<-- [start:setup]
 import argparse
 import inspect
 import json
@@ -29,10 +28,8 @@ from flops_bytes.plan.table import gib
 
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 SCHEMA = Path(__file__).with_name("schema.json")
-# --8<-- [end:setup]
 
 
-# --8<-- [start:tell]
 def on_card(found: Counted, answer: Fit, gpu: str, tokens: str | None) -> Iterator[tuple[str, str]]:
     """Whether it fits, and how long it takes."""
     verdict = "fits, {} left" if answer.fits else "does not fit, {} are missing"
@@ -93,10 +90,6 @@ def rank_table(found: dict[int, Counted], alike: dict[int, list[int]]) -> Iterat
         yield f"{what:{width}}  " + "  ".join(f"{each:>{wide}}" for each, wide in zip(row, widths, strict=True))
 
 
-# --8<-- [end:tell]
-
-
-# --8<-- [start:main]
 def named(step: str | Path) -> tuple[Path, str]:
     """A file and, after a colon, a function of it: train.py:step."""
     path, colon, name = str(step).partition(".py:")
@@ -243,6 +236,3 @@ def plain(found: Counted, gpu: str | None, answer: Fit | None) -> dict[str, Any]
     """As JSON has it."""
     told = found._asdict() | {"sent": [each._asdict() for each in found.sent]}
     return told | ({"gpu": gpu, "fit": answer._asdict()} if answer else {})
-
-
-# --8<-- [end:main]

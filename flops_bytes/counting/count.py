@@ -18,7 +18,6 @@ A number that nobody has computed is 1 where a script logs it or reckons with it
 evenly over its experts. Where such a number decides what runs, the script is refused, with the line.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -44,10 +43,8 @@ from flops_bytes.time.gpus import BESIDE_TENSORS_SHARE, Gpu
 
 TOLD_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 CALLS = 64  # of a function, at most, until a second step is whole
-# --8<-- [end:setup]
 
 
-# --8<-- [start:count]
 def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
     """Calls a function until the second step is whole; a call without an optimizer is a step."""
     call, calls = step, 0
@@ -186,10 +183,6 @@ def reason(error: Exception) -> str:
     return f"{where}: {type(error).__name__}: {said}; if it runs without the count, leave that line out of the step"
 
 
-# --8<-- [end:count]
-
-
-# --8<-- [start:fit]
 class Fit(NamedTuple):
     """A step on a card."""
 
@@ -235,6 +228,3 @@ def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
     tight = 0 <= left < beside - outside
     return Fit(int(row.memory_bytes), left, left >= 0, tight, outside, beside, smi, days, seconds)
-
-
-# --8<-- [end:fit]

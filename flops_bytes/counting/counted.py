@@ -1,6 +1,5 @@
 """What a step takes, of what a trace has seen, and as text."""
 
-# --8<-- [start:setup]
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -18,10 +17,8 @@ UNREAD = (
 )
 FIRST = "only the first step was whole, and an optimizer makes its state at the end of it"
 ALONE = "no optimizer worked: all that ran counts as one step"
-# --8<-- [end:setup]
 
 
-# --8<-- [start:counted]
 class Counted(NamedTuple):
     """What a step takes."""
 
@@ -180,10 +177,6 @@ def reserved_in(trace: StepTrace) -> tuple[int, int]:
     return min(found), max(found)
 
 
-# --8<-- [end:counted]
-
-
-# --8<-- [start:tell]
 LEAST_SHOWN = 2**20 / 20  # bytes: what is told as 0.1 MiB
 
 
@@ -239,6 +232,3 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     if found.tokens:
         yield "tokens", f"{found.tokens:,}"
     yield from (("note", note) for note in found.notes)
-
-
-# --8<-- [end:tell]

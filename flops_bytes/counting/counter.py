@@ -1,6 +1,5 @@
 """A whole training step run without memory, and the bytes that it holds at its peak, counted."""
 
-# --8<-- [start:setup]
 from typing import Any
 
 import torch
@@ -10,10 +9,7 @@ from flops_bytes.lessons.models import again, build, chunked_backward, eager, fl
 from flops_bytes.lessons.trace import Trace
 from flops_bytes.model.shapes import Decoder
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:attend]
 def on_cuda(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
     """What scaled_dot_product_attention() runs there: the flash kernel; in float32 another, which keeps as much, but
     takes no keys that several queries share, and then none.
@@ -39,10 +35,6 @@ def math_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
     return found
 
 
-# --8<-- [end:attend]
-
-
-# --8<-- [start:prepare]
 def prepare(
     shape: Decoder, recipe: str, fused: bool, checkpointing: str
 ) -> tuple[Any, list[Tensor], torch.optim.Optimizer]:
@@ -66,10 +58,6 @@ def prepare(
     return model, masters, optimizer
 
 
-# --8<-- [end:prepare]
-
-
-# --8<-- [start:fused]
 def update_fused(masters: list[Tensor], optimizer: torch.optim.Optimizer) -> None:
     """Fused AdamW's kernel itself, since torch.optim lets none fuse on meta."""
     states = optimizer.state.values()
@@ -83,10 +71,6 @@ def update_fused(masters: list[Tensor], optimizer: torch.optim.Optimizer) -> Non
     torch._fused_adamw_(values, gradients, first, second, [], steps, **rates)
 
 
-# --8<-- [end:fused]
-
-
-# --8<-- [start:count]
 def counted_peak(
     shape: Decoder,
     seq_len: int,
@@ -123,6 +107,3 @@ def counted_peak(
     names = [operation.name for operation in trace.operations]
     assert ("_softmax.default" in names) != fused
     return trace.peak_bytes
-
-
-# --8<-- [end:count]

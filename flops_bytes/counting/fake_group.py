@@ -1,6 +1,5 @@
 """One rank of a job that nobody has started: PyTorch's fake process group, torchrun's environment, and the mail."""
 
-# --8<-- [start:setup]
 import os
 import pickle
 import sys
@@ -31,10 +30,8 @@ from flops_bytes.plan.fleet import USUAL_NODE_GPUS
 
 FSDP_1 = "FSDP 1 resizes tensors where nobody looks; take fully_shard(), in accelerate by fsdp_version: 2"
 ALIKE = "{}: each rank was taken to hand over what this one does"
-# --8<-- [end:setup]
 
 
-# --8<-- [start:mailbox]
 class Mailbox:
     """A rank's end of what hands objects from rank to rank: the process that counts them all keeps them."""
 
@@ -59,10 +56,6 @@ class Mailbox:
         return pickle.loads(content)
 
 
-# --8<-- [end:mailbox]
-
-
-# --8<-- [start:group]
 def ranks_of(group: Any) -> list[int]:
     """Of all ranks, if the group is None."""
     return [int(rank) for rank in dist.get_process_group_ranks(group or dist.group.WORLD)]
@@ -250,10 +243,6 @@ def fake_group(world: World, rank: int, mailbox: Mailbox, trace: StepTrace) -> I
         yield
 
 
-# --8<-- [end:group]
-
-
-# --8<-- [start:known]
 def is_known_number(x: Any) -> bool:
     return not isinstance(x, FakeTensor) and is_integer(x)
 
@@ -279,6 +268,3 @@ def hand_over(mailbox: Mailbox, found: Collective, func: Any, args: Any, result:
             target.copy_(mine.repeat(size, *[1] * (mine.dim() - 1)))
     elif known and found.kind == "all-reduce" and func.namespace != "c10d" and args[1] == "sum":
         result.mul_(size)
-
-
-# --8<-- [end:known]

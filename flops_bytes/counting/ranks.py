@@ -10,7 +10,6 @@ buckets in C++, which look into memory: a stand-in makes the same buckets. FSDP 
 and is refused.
 """
 
-# --8<-- [start:setup]
 import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
@@ -26,10 +25,7 @@ from flops_bytes.counting.step_trace import Uncountable
 from flops_bytes.memory.simulated import path_of_rank
 from flops_bytes.plan.fleet import USUAL_NODE_GPUS
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:rank]
 def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int, options: dict[str, Any]) -> None:
     """Counts one rank, in a process of its own."""
     torch.set_num_threads(1)
@@ -43,10 +39,6 @@ def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int,
     pipe.send(("end", found, None))
 
 
-# --8<-- [end:rank]
-
-
-# --8<-- [start:job]
 class Job:
     """The processes of a job's ranks that run, what they have handed each other, and what has been counted."""
 
@@ -99,10 +91,6 @@ class Job:
             process.kill()
 
 
-# --8<-- [end:job]
-
-
-# --8<-- [start:ranks]
 def count_ranks(
     step: Callable[[], Any],
     world: int,
@@ -131,6 +119,3 @@ def count_ranks(
     finally:
         job.end()
     return {rank: job.found[rank] for rank in sorted(asked)}
-
-
-# --8<-- [end:ranks]

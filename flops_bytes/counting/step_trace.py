@@ -1,6 +1,5 @@
 """A training step seen as it runs: its storages by moment and line, its FLOPs, and where it begins and ends."""
 
-# --8<-- [start:setup]
 import gc
 import math
 import sys
@@ -146,10 +145,6 @@ class StepCounted(BaseException):
     """The step has been counted; the rest of the script is not needed. No `except Exception` of it catches this."""
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:lines]
 def owner_of(name: str) -> str:
     """Whose code a file is: "reader", "library", or "" for PyTorch, Python and this package, where nobody looks for a
     cause."""
@@ -197,10 +192,6 @@ def line_of(error: BaseException) -> str:
     return " → ".join(each for each in (reader, library) if each) or "elsewhere"
 
 
-# --8<-- [end:lines]
-
-
-# --8<-- [start:known]
 INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool, torch.uint8, torch.uint64)
 MOST_KNOWN_NUMBERS = 2**20  # numbers
 MOST_CONSTANT_NUMBERS = 2**10  # that PyTorch computes for fake tensors, until one is written to
@@ -268,10 +259,6 @@ def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
     return torch.Tag.dynamic_output_shape in func.tags and (masked or not is_index)
 
 
-# --8<-- [end:known]
-
-
-# --8<-- [start:trace]
 class Change(NamedTuple):
     """A storage's birth or death."""
 
@@ -591,6 +578,3 @@ class StepTrace(Trace):
             self.weights = {"all": sum(x.numel() for x in parameters.values()), "trained": trained}
 
     # --8<-- [end:hooks]
-
-
-# --8<-- [end:trace]

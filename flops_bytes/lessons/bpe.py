@@ -1,6 +1,5 @@
 """Byte-pair encoding in Python alone, equal to the `tokenizers` library."""
 
-# --8<-- [start:words]
 import heapq
 import re
 from collections import Counter, defaultdict
@@ -22,10 +21,6 @@ def pairs(word: str) -> Iterator[str]:
     return map(str.__add__, word, word[1:])
 
 
-# --8<-- [end:words]
-
-
-# --8<-- [start:tokenizer]
 class Tokenizer:
     """Tokens of one byte, and those that merges make of two."""
 
@@ -50,10 +45,6 @@ class Tokenizer:
         return b"".join(self.tokens[token] for token in tokens)
 
 
-# --8<-- [end:tokenizer]
-
-
-# --8<-- [start:encode]
 def encode_word(learned: Tokenizer, word: str) -> list[int]:
     """Of the pairs in a word, the one learned first is merged first."""
     tokens = spell(word)
@@ -70,10 +61,6 @@ def encode(learned: Tokenizer, data: bytes) -> list[int]:
     return [token for word in words for token in known[word]]
 
 
-# --8<-- [end:encode]
-
-
-# --8<-- [start:plain]
 def learn_plainly(text: str, size: int) -> Tokenizer:
     """Counts all pairs, merges the most frequent, and counts all again."""
     words = Counter(map(spell, WORD.findall(text)))
@@ -91,10 +78,6 @@ def learn_plainly(text: str, size: int) -> Tokenizer:
     return learned
 
 
-# --8<-- [end:plain]
-
-
-# --8<-- [start:fast]
 def learn(text: str, size: int) -> Tokenizer:
     """The same merges; counts are kept up, and a heap has the largest on top."""
     words = [*Counter(map(spell, WORD.findall(text))).items()]
@@ -128,6 +111,3 @@ def learn(text: str, size: int) -> Tokenizer:
         for pair in made:
             heapq.heappush(heap, (-counts[pair], pair))
     return learned
-
-
-# --8<-- [end:fast]

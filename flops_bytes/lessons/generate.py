@@ -1,13 +1,10 @@
 """Greedy generation with a cache of keys and values, for the book's GPT-2 and Llama."""
 
-# --8<-- [start:setup]
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from flops_bytes.lessons.models import GPT2, Model, fused, rotary
-
-# --8<-- [end:setup]
 
 
 # --8<-- [start:cache]

@@ -46,16 +46,11 @@ def get_peak_bytes_per_second() -> float | None:
     return gpu.bandwidth_bytes_per_second if gpu else None
 
 
-# --8<-- [start:get_memory_usage]
 def get_memory_usage(x: torch.Tensor) -> int:
     """Bytes that the elements of x take: their number times the size of one."""
     return x.numel() * x.element_size()
 
 
-# --8<-- [end:get_memory_usage]
-
-
-# --8<-- [start:same_storage]
 def same_storage(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Whether x and y are views of one piece of memory.
 
@@ -68,28 +63,16 @@ def same_storage(x: torch.Tensor, y: torch.Tensor) -> bool:
     return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
 
 
-# --8<-- [end:same_storage]
-
-
-# --8<-- [start:get_allocated_bytes]
 def get_allocated_bytes() -> int | None:
     """Bytes of GPU memory that tensors occupy now; None without CUDA (torch itself would answer 0)."""
     return torch.cuda.memory_allocated() if torch.cuda.is_available() else None
 
 
-# --8<-- [end:get_allocated_bytes]
-
-
-# --8<-- [start:divide]
 def divide(a: float | None, b: float | None) -> float | None:
     """a over b; None where one of them is not known."""
     return None if a is None or not b else a / b
 
 
-# --8<-- [end:divide]
-
-
-# --8<-- [start:time_trials]
 def time_trials(
     function: Callable[[], Any],
     trials: int,
@@ -125,10 +108,6 @@ def time_trials(
     return [start.elapsed_time(end) / 1e3 for start, end in events]
 
 
-# --8<-- [end:time_trials]
-
-
-# --8<-- [start:timing]
 class Timing(NamedTuple):
     """Seconds of one call: the median of all trials, the spread of their middle half."""
 
@@ -142,10 +121,6 @@ class Timing(NamedTuple):
         return 1.25 * (self.spread / 1.349) / math.sqrt(self.trials)
 
 
-# --8<-- [end:timing]
-
-
-# --8<-- [start:time_call]
 def time_call(
     function: Callable[[], Any],
     min_trials: int = 10,
@@ -186,6 +161,3 @@ def time_call(
         is_stable = elapsed >= min_seconds and timing.standard_error < 0.005
         if is_stable or elapsed >= max_seconds:
             return timing
-
-
-# --8<-- [end:time_call]

@@ -54,7 +54,6 @@ def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
 
 
-# --8<-- [start:attention]
 def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention spelled out: two products, and the T × T scores between them."""
     groups = q.shape[1] // k.shape[1]  # query heads to a key
@@ -66,10 +65,6 @@ def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scores.softmax(-1) @ v
 
 
-# --8<-- [end:attention]
-
-
-# --8<-- [start:gpt2]
 class GPT2Block(nn.Module):
     def __init__(self, shape: Decoder, attend: Attend) -> None:
         super().__init__()
@@ -88,9 +83,6 @@ class GPT2Block(nn.Module):
         inner = F.gelu(self.up(self.mlp_norm(x)), approximate="tanh")
         change: Tensor = self.down(inner)
         return x + change
-
-
-# --8<-- [end:gpt2]
 
 
 class GPT2(nn.Module):
@@ -162,7 +154,6 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-right, left), dim=-1) * sin
 
 
-# --8<-- [start:llama]
 class LlamaBlock(nn.Module):
     def __init__(self, shape: Decoder, attend: Attend) -> None:
         super().__init__()
@@ -186,9 +177,6 @@ class LlamaBlock(nn.Module):
         h = self.mlp_norm(x)
         change: Tensor = self.down(F.silu(self.gate(h)) * self.up(h))
         return x + change
-
-
-# --8<-- [end:llama]
 
 
 class Llama(nn.Module):

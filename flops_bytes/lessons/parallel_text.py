@@ -17,7 +17,6 @@ def paragraphs(language: str) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines(keepends=True)
 
 
-# --8<-- [start:split]
 HELD_OUT = 5  # every fifth paragraph is kept from training
 
 
@@ -27,6 +26,3 @@ def split(language: str) -> tuple[str, str]:
     held_out = lines[HELD_OUT - 1 :: HELD_OUT]
     del lines[HELD_OUT - 1 :: HELD_OUT]
     return "".join(lines), "".join(held_out)
-
-
-# --8<-- [end:split]

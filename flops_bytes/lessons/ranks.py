@@ -3,7 +3,6 @@
 It counts a step of GPT-2 small in five ways to share it, and times collectives; rank 0 prints all as JSON.
 """
 
-# --8<-- [start:setup]
 import gc
 import json
 import os
@@ -26,10 +25,7 @@ from torch.optim import AdamW, Optimizer
 from flops_bytes.lessons.models import GPT2, GPT2_SMALL, build, loss
 from flops_bytes.lessons.trace import Trace, tensors_in
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:join]
 def join(backend: str, timeout: timedelta | None = None) -> None:
     """Joins the group that torchrun tells of; without torchrun, a group of one.
 
@@ -57,10 +53,6 @@ def leave() -> None:
     dist.destroy_process_group()
 
 
-# --8<-- [end:join]
-
-
-# --8<-- [start:count]
 class Collectives(Trace):
     """Notes what is handed to each collective: its largest tensor."""
 
@@ -77,10 +69,6 @@ class Collectives(Trace):
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-# --8<-- [end:count]
-
-
-# --8<-- [start:ways]
 Shared = tuple[nn.Module, Optimizer]
 
 
@@ -118,10 +106,6 @@ def fsdp_whole(model: GPT2) -> Shared:
     return model, AdamW(model.parameters(), fused=True)
 
 
-# --8<-- [end:ways]
-
-
-# --8<-- [start:step]
 def count_step(share: Callable[[GPT2], Shared]) -> dict[str, Any]:
     """One step on 32 tokens a rank: payloads, and bytes held within and after it."""
     with Collectives() as trace:
@@ -144,10 +128,6 @@ def count_step(share: Callable[[GPT2], Shared]) -> dict[str, Any]:
     }
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:time]
 SIZES = [2**power for power in range(12, 25, 2)]  # bytes
 
 
@@ -171,10 +151,6 @@ def time_collective(collective: str, size: int, device: str) -> float:
     return float(slowest)
 
 
-# --8<-- [end:time]
-
-
-# --8<-- [start:main]
 WAYS = {way.__name__: way for way in (ddp, ddp_views, zero_1, fsdp, fsdp_whole)}
 
 
@@ -197,4 +173,3 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-# --8<-- [end:main]

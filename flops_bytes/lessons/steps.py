@@ -1,6 +1,5 @@
 """The lines of a training step of GPT-2 in seconds, each from kernels that are timed alone."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -36,10 +35,6 @@ class Step(NamedTuple):
         return self.dtype == torch.bfloat16
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:alone]
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, dtype=dtype, device=device).requires_grad_()
 
@@ -61,10 +56,6 @@ def alone(
     return time_call(once, 5, 0.05, flush_l2=cold).median_seconds
 
 
-# --8<-- [end:alone]
-
-
-# --8<-- [start:products]
 def matrices(shape: Decoder) -> dict[str, tuple[int, int, int]]:
     """Rows and columns of a step's matrices, and how often each is there."""
     d, f, L = shape.d_model, shape.d_ff, shape.layers
@@ -88,10 +79,6 @@ def time_products(step: Step, cold: bool = False) -> dict[str, float]:
     return seconds
 
 
-# --8<-- [end:products]
-
-
-# --8<-- [start:attention]
 def time_attention(step: Step) -> float:
     """From the product that makes q, k and v to the one that takes the heads."""
     shape, sizes = step.shape, (3, step.shape.heads, step.shape.head_dim)
@@ -105,10 +92,6 @@ def time_attention(step: Step) -> float:
     return shape.layers * alone(attention, qkv)
 
 
-# --8<-- [end:attention]
-
-
-# --8<-- [start:others]
 def time_others(step: Step) -> dict[str, float]:
     """What has few FLOPs and many bytes."""
     shape, tokens, d = step.shape, step.tokens, step.shape.d_model
@@ -142,10 +125,6 @@ def time_update(step: Step) -> float:
     return time_call(update, 5, 0.05).median_seconds
 
 
-# --8<-- [end:others]
-
-
-# --8<-- [start:bytes]
 def weights_in_products(shape: Decoder) -> int:
     each = matrices(shape).values()
     return sum(rows * columns * times for rows, columns, times in each)
@@ -173,10 +152,6 @@ def time_byte(step: Step) -> float:
     return time_call(lambda: torch.neg(x), 5, 0.05).median_seconds / (2 * x.nbytes)
 
 
-# --8<-- [end:bytes]
-
-
-# --8<-- [start:compiled]
 def compiled_bytes(step: Step) -> int:
     """Bytes of what torch.compile fuses: norms, GELU, the loss, sums, casts.
 
@@ -195,10 +170,6 @@ def compiled_bytes(step: Step) -> int:
     return norms + gelu + loss + weights + 3 * 4 * shape.vocab * shape.d_model
 
 
-# --8<-- [end:compiled]
-
-
-# --8<-- [start:launches]
 def time_launches(step: Step) -> float:
     """Seconds in which Python launches a step's operations, to a GPU; 0 on a CPU,
     where each time above holds its own. Counted on meta, without autocast's casts.
@@ -214,10 +185,6 @@ def time_launches(step: Step) -> float:
     return launched * time_call(lambda: torch.neg(tiny), 20, 0.02).median_seconds
 
 
-# --8<-- [end:launches]
-
-
-# --8<-- [start:predict]
 def predict_lines(
     step: Step,
     product_seconds: dict[str, float],
@@ -241,6 +208,3 @@ def predict_lines(
 def step_seconds(step: Step, lines: dict[str, float]) -> float:
     """A GPU works while Python launches what comes next: the longer of the two."""
     return max(sum(lines.values()), time_launches(step))
-
-
-# --8<-- [end:predict]

@@ -1,6 +1,5 @@
 """What PyTorch does, counted as it runs: FLOPs, tensors that autograd keeps, storages, operations."""
 
-# --8<-- [start:imports]
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self
@@ -14,16 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flops_bytes.lessons.measure import get_memory_usage
 
-# --8<-- [end:imports]
 
-
-# --8<-- [start:meta]
 def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """A tensor with a shape but no memory: anything can be counted on it."""
     return torch.empty(shape, dtype=dtype, device="meta")
-
-
-# --8<-- [end:meta]
 
 
 # --8<-- [start:count_flops]
@@ -37,7 +30,6 @@ def count_flops(function: Callable[[], object]) -> int:
 # --8<-- [end:count_flops]
 
 
-# --8<-- [start:saved_tensors]
 def saved_tensors(
     call: Callable[[], object],
     besides: Iterable[torch.Tensor] = (),
@@ -63,10 +55,6 @@ def saved_bytes(call: Callable[[], object], besides: Iterable[torch.Tensor] = ()
     return sum(t.untyped_storage().nbytes() for t in saved_tensors(call, besides))
 
 
-# --8<-- [end:saved_tensors]
-
-
-# --8<-- [start:live_bytes]
 class LiveBytes(TorchDispatchMode):
     """The bytes of storages, each from when it is first held until it dies."""
 
@@ -93,10 +81,6 @@ class LiveBytes(TorchDispatchMode):
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
 
 
-# --8<-- [end:live_bytes]
-
-
-# --8<-- [start:resized_bytes]
 class ResizedBytes(LiveBytes):
     """Holds storages that are resized too: storage.resize_() is no operation, so it is replaced meanwhile.
 
@@ -118,10 +102,6 @@ class ResizedBytes(LiveBytes):
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
 
-# --8<-- [end:resized_bytes]
-
-
-# --8<-- [start:operation]
 class Operation(NamedTuple):
     """What a trace notes of an operation."""
 
@@ -137,10 +117,6 @@ def tensors_in(tree: object) -> list[torch.Tensor]:
     return list({id(tensor): tensor for tensor in leaves}.values())
 
 
-# --8<-- [end:operation]
-
-
-# --8<-- [start:in_place]
 def is_added_in_place(func: Any, args: Any) -> bool:
     """Whether autograd would add two gradients in place, did no mode watch it: if nothing but its buffer holds the
     first (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp). Of a view, its base does too; and of what
@@ -152,10 +128,6 @@ def is_added_in_place(func: Any, args: Any) -> bool:
     return holders == (4, 2)  # the buffer and, of the call that is watched, the others
 
 
-# --8<-- [end:in_place]
-
-
-# --8<-- [start:inside]
 def made_inside(func: Any, args: Any) -> list[torch.Tensor]:
     """What is made inside an operation beside its result, and freed. _safe_softmax() marks scores that are infinite; on
     CUDA, softmax's backward multiplies the gradient by the result first (softmax_backward_cuda_out in SoftMax.cu).
@@ -168,10 +140,6 @@ def made_inside(func: Any, args: Any) -> list[torch.Tensor]:
     return []
 
 
-# --8<-- [end:inside]
-
-
-# --8<-- [start:trace]
 class Trace(ResizedBytes):
     """Sees each operation that PyTorch runs, backward too, and holds the storages that it makes."""
 
@@ -202,10 +170,6 @@ class Trace(ResizedBytes):
         return result
 
 
-# --8<-- [end:trace]
-
-
-# --8<-- [start:traffic]
 class Traffic(Trace):
     """Adds up the bytes of tensors that operations read and write, but no counters, and no views, which move nothing.
 
@@ -226,6 +190,3 @@ class Traffic(Trace):
         self.num_operations += bool(touched)
         self.moved_bytes += sum(map(get_memory_usage, touched))
         return result
-
-
-# --8<-- [end:traffic]

@@ -3,7 +3,6 @@
 DATA (.bin) is GPT-2's tokens as uint16; of any other file the bytes are the tokens. `--help` lists all choices.
 """
 
-# --8<-- [start:setup]
 import argparse
 import sys
 import time
@@ -48,8 +47,6 @@ def choose(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-# --8<-- [end:setup]
-# --8<-- [start:data]
 def read_tokens(path: Path | None, context: int) -> tuple[Tensor, int]:
     """The tokens, mapped from the disk, and the size of their vocabulary.
 
@@ -116,8 +113,6 @@ def rate_at(step: int, options: argparse.Namespace) -> float:
     return float(options.rate * min(up, down))
 
 
-# --8<-- [end:data]
-# --8<-- [start:train]
 def train(options: argparse.Namespace) -> list[float]:
     """The losses of the steps that this call made."""
     tokens, vocab = read_tokens(options.data, options.context)
@@ -156,8 +151,6 @@ def train(options: argparse.Namespace) -> list[float]:
     return losses
 
 
-# --8<-- [end:train]
-# --8<-- [start:checkpoint]
 def save(
     options: argparse.Namespace,
     step: int,
@@ -193,6 +186,5 @@ def resume(
     return int(state["step"])
 
 
-# --8<-- [end:checkpoint]
 if __name__ == "__main__":
     measured_losses = train(choose(sys.argv[1:]))

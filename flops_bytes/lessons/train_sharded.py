@@ -107,7 +107,6 @@ def train(options: argparse.Namespace) -> list[float]:
 
 
 # --8<-- [end:train]
-# --8<-- [start:checkpoint]
 def whole(folder: Path) -> list[Path]:
     """The checkpoints that are whole, oldest first: their last file is `.metadata`."""
     return sorted(path.parent for path in folder.glob("step-*/.metadata"))
@@ -150,8 +149,6 @@ def resume(options: argparse.Namespace, sharded: Sharded) -> int:
     return int(facts["step"])
 
 
-# --8<-- [end:checkpoint]
-# --8<-- [start:main]
 def main(arguments: list[str]) -> list[float]:
     options = choose(arguments)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
@@ -166,4 +163,3 @@ def main(arguments: list[str]) -> list[float]:
 
 if __name__ == "__main__":
     measured_losses = main(sys.argv[1:])
-# --8<-- [end:main]

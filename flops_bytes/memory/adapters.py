@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from flops_bytes.model.stack import Stack, four_bit_parameters, parameters
 
-# --8<-- [start:frozen]
 ADAPTED = ("all", "attention", "query-value")  # the matrices of a layer, but the router, that LoRA stands beside
 CONSTANTS = {  # bytes a block of 64 weights in 4 bits
     "4bit": 4,
@@ -38,6 +37,3 @@ def frozen_bytes(stack: Stack, width: int, base: str) -> int:
     packed = four_bit_parameters(stack) if base in CONSTANTS else 0
     rest = sum(parameters(stack).values()) - packed
     return width * rest + quantized_bytes(packed, 4, 64, CONSTANTS.get(base, 0))
-
-
-# --8<-- [end:frozen]

@@ -6,7 +6,6 @@ Left out, as what they do hangs on more than requests and frees: garbage_collect
 the ages of blocks), private pools of CUDA graphs, tensors that another stream still uses when they are freed.
 """
 
-# --8<-- [start:rules]
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,10 +74,6 @@ class Settings:
         return found < limit if wanted < limit else found < wanted + LARGE_SEGMENT_BYTES
 
 
-# --8<-- [end:rules]
-
-
-# --8<-- [start:blocks]
 class Pool(NamedTuple):
     """Blocks are shared only within one: small or large ones, of one stream."""
 
@@ -134,10 +129,6 @@ class OutOfMemory(Exception):
     """A request that the capacity cannot hold, though all that lay free was given back first."""
 
 
-# --8<-- [end:blocks]
-
-
-# --8<-- [start:allocator]
 class Allocator:
     """Gives addresses to requests as PyTorch's does, on one device. Sizes and addresses are in bytes.
 
@@ -258,8 +249,6 @@ class Allocator:
             if block.mapped:
                 yield block
             block = block.after
-
-    # --8<-- [end:allocator]
 
     # --8<-- [start:inside]
     def _lists(self, small: bool, stream: int) -> FreeLists:
@@ -440,7 +429,6 @@ def _page(pool: FreeLists) -> int:
     return SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
 
 
-# --8<-- [start:reserved]
 def downwards() -> Callable[[int], int]:
     """Places each new segment below all before, as CUDA mostly does."""
     lowest = 2**47
@@ -488,6 +476,3 @@ def reserved(
         if had:
             allocator.free(address)
     return allocator
-
-
-# --8<-- [end:reserved]

@@ -5,7 +5,6 @@ wants to know what follows what: a curve of memory over a step, a snapshot, the 
 both say of bytes and FLOPs is held together by a test. Python alone.
 """
 
-# --8<-- [start:event]
 from __future__ import annotations
 
 import sys
@@ -136,10 +135,6 @@ class WrittenTape(Tape):
         return found
 
 
-# --8<-- [end:event]
-
-
-# --8<-- [start:step]
 def live_bytes(events: Sequence[Event]) -> list[int]:
     """Bytes that are there after each event."""
     return list(accumulate(event.nbytes for event in events))
@@ -186,6 +181,3 @@ def step_events(
         tape.free(earlier)
     assert not tape.live_bytes, f"{tape.live_bytes} bytes stay when a step has ended"
     return [event._replace(line=tape.moved.get(event.storage, event.line)) for event in tape.events]
-
-
-# --8<-- [end:step]

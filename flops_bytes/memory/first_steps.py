@@ -4,7 +4,6 @@ Two steps, since the optimizer's state is made in the first, in the holes that i
 as all that follow. Where storages lie, and what is reserved for them, flops_bytes.memory.allocator says. Python alone.
 """
 
-# --8<-- [start:run]
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,10 +65,6 @@ class Steps(NamedTuple):
     are_alike: bool = True  # so that the last step does what all that follow do
 
 
-# --8<-- [end:run]
-
-
-# --8<-- [start:write]
 def moment_of_part(part: Part, depth: int) -> str:
     """The moment of flops_bytes.memory.step in which it falls; of a layer between the last and the first its name."""
     if not part.is_backward:
@@ -406,10 +401,6 @@ def written(run: Run) -> Steps:
     return Steps(writer.changes, writer.parts, writer.lines, writer.peaks, ends)
 
 
-# --8<-- [end:write]
-
-
-# --8<-- [start:replay]
 class Replay(NamedTuple):
     """What an allocator does with the steps of a run."""
 
@@ -449,6 +440,3 @@ def replay(
                 return Replay(allocator.allocated_bytes, allocator.reserved_bytes, allocator.retries, turn)
         turn += 1  # noqa: SIM113 (on a page enumerate() takes as long as the allocator)
     return Replay(allocator.peak_allocated_bytes, allocator.peak_reserved_bytes, allocator.retries - earlier)
-
-
-# --8<-- [end:replay]

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from flops_bytes.model.shapes import Decoder, matmuls, recomputed_matmuls
 
 
-# --8<-- [start:state]
 class Recipe(NamedTuple):
     """Bytes a parameter that training holds from step to step."""
 
@@ -33,17 +32,11 @@ def state_bytes(parameters: int, recipe: Recipe) -> dict[str, int]:
     return {part: each * parameters for part, each in recipe._asdict().items()}
 
 
-# --8<-- [start:serving]
 def cache_bytes(shape: Decoder, tokens: int, width: int = 2) -> int:
     """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head."""
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * tokens * width
 
 
-# --8<-- [end:serving]
-# --8<-- [end:state]
-
-
-# --8<-- [start:layer]
 def layer_bytes(
     shape: Decoder,
     seq_len: int,
@@ -125,10 +118,6 @@ def saved_features(shape: Decoder) -> int:
     return sum(each.outputs for each in matmuls(shape)) - sum(each.outputs for each in recomputed_matmuls(shape))
 
 
-# --8<-- [end:layer]
-
-
-# --8<-- [start:activations]
 def activation_bytes(
     shape: Decoder,
     seq_len: int,
@@ -155,6 +144,3 @@ def activation_bytes(
 def logits_bytes(shape: Decoder, tokens: int) -> dict[str, int]:
     """Bytes of the logits at the backward pass's first moment: three times float32, where most steps peak."""
     return dict.fromkeys(("log_probabilities", "their_gradient", "logits_gradient"), 4 * tokens * shape.vocab)
-
-
-# --8<-- [end:activations]

@@ -5,7 +5,6 @@ grouped_mm_experts_forward() of integrations/moe.py. Symbols: b sequences of T t
 key-value heads of Q features; k experts that a token goes to.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -155,10 +154,6 @@ class LayerContext:
     ranks: Ranks | None = None
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:ranks]
 def gathered(context: LayerContext, x: Tensor) -> Tensor:
     """Of a part of the tokens all of them, before a matrix that tensor ranks share. Collectives go over the first
     dimension, so that the pieces are copied behind each other (torch/distributed/_functional_collectives.py)."""
@@ -199,10 +194,6 @@ def scattered_from(mlp: Dense | Experts, context: LayerContext, x: Tensor) -> Te
     return x if takes_own_tokens(context, mlp) else scattered(context, x)
 
 
-# --8<-- [end:ranks]
-
-
-# --8<-- [start:linear]
 def layer_linear(
     context: LayerContext, x: Tensor, part_of: str, which: str, outputs: int, biased: bool = False
 ) -> Tensor:
@@ -253,10 +244,6 @@ def base_linear(context: LayerContext, x: Tensor, name: str, outputs: int, biase
     return linear(context.tape, x, name, outputs, biased)
 
 
-# --8<-- [end:linear]
-
-
-# --8<-- [start:norm]
 def norm(context: LayerContext, x: Tensor, name: str, features: int = 0) -> Tensor:
     """An RMSNorm: in float32, of operations."""
     tape, weights, itemsize = (
@@ -309,10 +296,6 @@ def mean(tape: Tape, x: Tensor) -> Tensor:
     return tape.apply([x], (*x.shape[:-1], 1), x.itemsize, [], [like(x)])
 
 
-# --8<-- [end:norm]
-
-
-# --8<-- [start:turn]
 def apply_rotary(context: LayerContext, x: Tensor) -> Tensor:
     """apply_rotary_pos_emb(), of queries or of keys: (b, H, T, Q)."""
     tape, (cosines, sines) = context.tape, context.cos_sin
@@ -367,10 +350,6 @@ def rotate_half(tape: Tape, x: Tensor) -> Tensor:
     return tape.leave(concatenate(tape, [multiply_scalar(tape, second), first]))
 
 
-# --8<-- [end:turn]
-
-
-# --8<-- [start:attend]
 def attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor, eager: Callable[..., Tensor]) -> Tensor:
     """Attention of queries (b, H, T, Q), keys (b, G, T, Q) and values (b, G, T, v): (b, T, H · v)."""
     make = math_attention if context.attention == "math" else fused_attention if context.mask is None else eager
@@ -529,10 +508,6 @@ def laid_out(tape: Tape, x: Tensor) -> Tensor:
     return tape.apply([x], x.shape, x.itemsize, [], [passed_on(x)])
 
 
-# --8<-- [end:attend]
-
-
-# --8<-- [start:attention]
 def attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor:
     """Attention with its four linear layers, with norms of queries and keys where the family has them."""
     tape, name = context.tape, context.name
@@ -621,10 +596,6 @@ def expand_latent(
     return tape.leave_both(keys, values)
 
 
-# --8<-- [end:attention]
-
-
-# --8<-- [start:mlp]
 def dense(context: LayerContext, x: Tensor, inner: int, name: str, biases: bool = False) -> Tensor:
     """down(act(gate(x)) · up(x))."""
     tape, d, name = context.tape, x.shape[-1], f"{context.name}.{name}"
@@ -770,10 +741,6 @@ def mixture(context: LayerContext, x: Tensor, mlp: Experts) -> Tensor:
     return tape.leave(tape.view(result, (batch, tokens, d)))
 
 
-# --8<-- [end:mlp]
-
-
-# --8<-- [start:layer]
 def forward(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     """A layer: (b, T, d) → (b, T, d)."""
     tape, kind = context.tape, context.family
@@ -814,6 +781,3 @@ def norm_or_dropout_after(context: LayerContext, x: Tensor, name: str) -> Tensor
     tape.enter()
     x = tape.bind(x)
     return tape.leave(norm(context, x, name) if context.family.norms_after else x)
-
-
-# --8<-- [end:layer]

@@ -8,7 +8,6 @@ from math import prod
 
 from flops_bytes.model.shapes import Decoder, matmuls
 
-# --8<-- [start:newton_schulz]
 NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default, and nanochat's
 
 
@@ -21,10 +20,6 @@ def newton_schulz_flops(rows: int, columns: int, steps: int = NEWTON_SCHULZ_STEP
     return steps * (4 * m**2 * n + 2 * m**3)
 
 
-# --8<-- [end:newton_schulz]
-
-
-# --8<-- [start:muon]
 def muon_matrices(shape: Decoder) -> list[tuple[int, int]]:
     """Rows and columns of the matrices of one dense layer, which Muon updates; all else is left to AdamW."""
     return [(each.outputs, each.inputs) for each in matmuls(shape)]
@@ -53,19 +48,11 @@ def muon_temporary_bytes(shape: Decoder, width: int = 4) -> int:
     return max((width + 4) * rows * columns + 4 * min(rows, columns) ** 2 for rows, columns in muon_matrices(shape))
 
 
-# --8<-- [end:muon]
-
-
-# --8<-- [start:factored]
 def adafactor_state_bytes(shapes: Iterable[tuple[int, ...]], width: int = 4) -> int:
     """Bytes of state of torch.optim.Adafactor: of a matrix a mean of squares a row and a column, of a vector all."""
     return width * sum(sum(sizes) for sizes in shapes)
 
 
-# --8<-- [end:factored]
-
-
-# --8<-- [start:estimates]
 def adafactor_temporary_bytes(shapes: Iterable[tuple[int, ...]], width: int = 4) -> int:
     """Bytes at the peak of torch.optim.Adafactor's update of tensors in this order, which goes through them one by one.
 
@@ -85,10 +72,6 @@ def adafactor_temporary_bytes(shapes: Iterable[tuple[int, ...]], width: int = 4)
     return width * most
 
 
-# --8<-- [end:estimates]
-
-
-# --8<-- [start:eight_bit]
 BLOCK, SMALLEST = 256, 4_096  # numbers of a block; tensors with fewer stay in float32
 
 
@@ -101,10 +84,6 @@ def eight_bit_state_bytes(sizes: Iterable[int]) -> int:
     return sum(2 * (size + 4 * -(-size // BLOCK)) if size >= SMALLEST else 8 * size for size in sizes)
 
 
-# --8<-- [end:eight_bit]
-
-
-# --8<-- [start:low_bit]
 TORCHAO = {
     "adamw-8bit": (8, 256),
     "adamw-fp8": (8, 256),
@@ -124,6 +103,3 @@ def low_bit_state_bytes(sizes: Iterable[int], bits: int, block: int, width: int)
         packed = size >= SMALLEST and size % block == 0
         found += 2 * (size * bits // 8 + 4 * size // block) if packed else 2 * width * size
     return found
-
-
-# --8<-- [end:low_bit]

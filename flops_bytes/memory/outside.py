@@ -46,7 +46,6 @@ def middle_bytes(lines: Sequence[Outside]) -> int:
     return sum([line.low_bytes + line.high_bytes for line in lines]) // 2
 
 
-# --8<-- [start:context]
 class Chip(NamedTuple):
     """What counts of a card here. Channels and NVLS: see NCCL, below."""
 
@@ -168,10 +167,6 @@ def kernels_line(gpu: str) -> Outside:
     return Outside("kernels", low, high, read[0].rests_on, assumed)
 
 
-# --8<-- [end:context]
-
-
-# --8<-- [start:nccl]
 # NCCL's code: src/init.cc (sizes), src/include/device.h, src/transport/p2p.cc, net.cc and nvls.cc, src/channel.cc.
 STEPS = 8  # NCCL_STEPS
 SIMPLE_BYTES = 4 * MIB  # NCCL_BUFFSIZE
@@ -288,9 +283,6 @@ def nccl_lines(
         nodes = -(-expert // near)
         add("nccl_expert", [pairs_bytes(chip, expert - 1, near, nodes, cards) for chip in chips], "nccl-all-to-all")
     return lines
-
-
-# --8<-- [end:nccl]
 
 
 @cache

@@ -5,7 +5,6 @@ transformers 5.23 (models/gpt2/modeling_gpt2.py), whose names it has as long as 
 no module of this book has (experts, norms of heads) is put in as transformers does it, with its norms in one kernel.
 """
 
-# --8<-- [start:setup]
 from flops_bytes.memory.layers import (
     LayerContext,
     ModelFamily,
@@ -45,10 +44,8 @@ from flops_bytes.model.stack import Attention, Dense, Experts, Layer
 GPT2 = ModelFamily(norm_kind="layer_norm", dropout_place="inside", code="gpt2")
 OWN_LLAMA = ModelFamily(norm_kind="kernel", routed_by="scores", dequantizes_each_expert=True, code="own_llama")
 OWN_GPT2 = ModelFamily(norm_kind="layer_norm", code="own_gpt2")
-# --8<-- [end:setup]
 
 
-# --8<-- [start:own]
 def linear_module(context: LayerContext, x: Tensor, part_of: str, which: str, outputs: int, biased: bool) -> Tensor:
     """A linear module, whose call has a name for its input until it ends."""
     tape = context.tape
@@ -182,10 +179,6 @@ def own_eager(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return tape.leave(batched_matmul(tape, made, values, (*of_scores[:3], v.shape[-1]), (False, False), "values"))
 
 
-# --8<-- [end:own]
-
-
-# --8<-- [start:gpt2]
 def gpt2(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     """GPT2Block.forward() of transformers."""
     tape, mixer, mlp = context.tape, layer.mixer, layer.mlp
@@ -241,6 +234,3 @@ def gelu_new(context: LayerContext, x: Tensor) -> Tensor:
     power = apply_saving_input(tape, cast(tape, x, FLOAT32) if tape.autocast else x, temporaries=2)
     inner = apply_saving_output(tape, multiply_scalar(tape, add(tape, x, multiply_scalar(tape, power))))
     return tape.leave(multiply(tape, half, add_scalar(tape, inner)))
-
-
-# --8<-- [end:gpt2]

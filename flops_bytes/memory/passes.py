@@ -4,7 +4,6 @@ flops_bytes.memory.step goes through one layer of each kind and multiplies; this
 wants to know what follows what. Python alone.
 """
 
-# --8<-- [start:forward]
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -136,10 +135,6 @@ def eager_mask(tape: Tape, family: ModelFamily, config: StepConfig) -> Tensor:
     return tape.bind(tape.tensor(shape, config.number_bytes, Storage(mask_bytes(family, config))))
 
 
-# --8<-- [end:forward]
-
-
-# --8<-- [start:pass]
 class Part(NamedTuple):
     """What is gone through from a change on."""
 
@@ -280,6 +275,3 @@ def trained_numbers(stack: Stack, family: ModelFamily, config: StepConfig) -> di
     tape = tape_of(one)
     forward_step(tape, stack, family, one)
     return {name: leaf.numel for name, leaf in tape.leaves.items() if leaf.numel}
-
-
-# --8<-- [end:pass]

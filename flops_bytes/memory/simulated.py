@@ -4,7 +4,6 @@ pytorch.org/memory_viz, torch/cuda/_memory_viz.py and `flops-bytes snapshot` ope
 allocator of flops_bytes.memory.allocator gives by default, times are the places of the events in their order.
 """
 
-# --8<-- [start:change]
 import pickle
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -30,10 +29,6 @@ class Change(NamedTuple):
     part: str = ""  # of the model, such as "layer 3"
 
 
-# --8<-- [end:change]
-
-
-# --8<-- [start:write]
 def writable(path: str | Path) -> Path:
     """A file that can be written. Raises ValueError, before hours are counted for it."""
     found = Path(path)
@@ -137,6 +132,3 @@ def annotations(moments: list[tuple[str, int]], end: int) -> Iterable[dict[str, 
     for (name, first), last in zip(moments, [*(first for _, first in moments[1:]), end], strict=True):
         for stage, time in (("START", first), ("END", last)):
             yield {"name": name, "stage": stage, "device": 0, "time_us": time}
-
-
-# --8<-- [end:write]

@@ -5,7 +5,6 @@ layers, and the norm, the head and the loss above them. Layers alike do alike, s
 forward, when those below have kept what they keep; backward, when those above have left their gradients.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -180,10 +179,6 @@ class LayerRun(NamedTuple):
     recomputed_masks: int  # So many of these kinds are recomputed, which keeps their masks alive.
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:layer]
 def residual_bytes(config: StepConfig, d: int) -> int:
     """Bytes of the residual stream."""
     return config.number_bytes * config.batch * config.seq_len * d
@@ -380,10 +375,6 @@ def trained_on_tape(tape: Tape) -> int:
     return sum(leaf.numel for leaf in tape.leaves.values())
 
 
-# --8<-- [end:layer]
-
-
-# --8<-- [start:ends]
 @lru_cache(maxsize=256)
 def end_memory(stack: Stack, family: ModelFamily, config: StepConfig) -> LayerMemory:
     tape = tape_of(config)
@@ -586,10 +577,6 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     return tape.finish(made, [x], loss)
 
 
-# --8<-- [end:ends]
-
-
-# --8<-- [start:step]
 @lru_cache(maxsize=256)
 def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[str, dict[str, int]]:
     """Bytes by line at each moment at which a step can peak, beside the state that is alive all the time.
@@ -932,10 +919,6 @@ def rotary_bytes(stack: Stack, family: ModelFamily, config: StepConfig) -> int:
     return 2 * rotary_itemsize(family, config) * config.seq_len * features // share
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:derived]
 def unsupported_reason(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str:
     """Why the bytes of such a step are not derived, or an empty text if they are. Gathered weights are cast before,
     where autocast would cast them."""
@@ -951,6 +934,3 @@ def unsupported_reason(stack: Stack, kind: str, recipe: str, gathered: bool = Fa
     if not in_16_bits and kind != "mixtral" and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""
-
-
-# --8<-- [end:derived]

@@ -14,7 +14,6 @@ operations go backward, in torch/csrc/autograd/engine.cpp: what was made last go
 there beside all that it kept.
 """
 
-# --8<-- [start:tensor]
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -75,10 +74,6 @@ def numel(shape: Sequence[int]) -> int:
     return found
 
 
-# --8<-- [end:tensor]
-
-
-# --8<-- [start:operation]
 Edge = tuple["Operation", int]  # the operation whose result an input is, and the place among its results
 
 
@@ -121,10 +116,6 @@ class Region:
         self.kept_results: list[Storage] = []
 
 
-# --8<-- [end:operation]
-
-
-# --8<-- [start:tape]
 class Tape:
     """Bytes that are there now, and the most that there were."""
 
@@ -651,10 +642,6 @@ def operations_below(root: Operation) -> list[Operation]:
     return [found[number] for number in reversed(sorted(found))]
 
 
-# --8<-- [end:tape]
-
-
-# --8<-- [start:alike]
 def like(x: Tensor) -> Like:
     """The input's gradient is a new tensor of its size."""
     return Like(x.shape, x.itemsize)
@@ -764,10 +751,6 @@ def concatenate(tape: Tape, inputs: Sequence[Tensor]) -> Tensor:
     return tape.apply(inputs, shape, max(x.itemsize for x in inputs), [], [passed_on(x) for x in inputs])
 
 
-# --8<-- [end:alike]
-
-
-# --8<-- [start:matmul]
 def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     """As autocast takes it: in 16 bits, cast once if it is trained, and for each use if it is frozen."""
     found = vector(tape, name, shape)
@@ -879,10 +862,6 @@ def low_precision_linear(tape: Tape, x: Tensor, name: str, outputs: int, form: F
     return add(tape, result, weight(tape, f"{name}.bias", (outputs,))) if biased else result
 
 
-# --8<-- [end:matmul]
-
-
-# --8<-- [start:adapted]
 def adapter_matmul(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
     """A matmul with one of an adapter's matrices, which autocast casts, once if it is the weight itself."""
     x = autocast_input(tape, x)
@@ -891,15 +870,8 @@ def adapter_matmul(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
     return weight_matmul(tape, [x, matrix], (*x.shape[:-1], matrix.shape[0]), is_remembered(tape))
 
 
-# --8<-- [end:adapted]
-
-
-# --8<-- [start:rows]
 def index_select(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """Rows by their indices, in another order or several times. Backward they are added into zeros, of which PyTorch
     makes a copy."""
     made = tape.record([x], [indices], [like(x)], like(x).total_bytes())
     return tape.finish(made, [x, indices], tape.new(shape, x.itemsize))
-
-
-# --8<-- [end:rows]

@@ -4,7 +4,6 @@ A family says what its layers are made of; what a configuration leaves out is wh
 read and whose name speaks of a shape is refused by its name, so that a newer kind is not taken for an older one.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,10 +22,6 @@ from flops_bytes.model.stack import (
     layer_counts,
 )
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:keys]
 SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "expert", "head", "layer", "dim", "size", "rank", "lora", "window", "linear", "conv", "mamba", "ssm", "mlp", "bias",
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
@@ -104,10 +99,6 @@ class Config:
         return [key for key in said if any(word in key for word in SHAPES_WORDS) and not key.endswith("token_id")]
 
 
-# --8<-- [end:keys]
-
-
-# --8<-- [start:types]
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 INDEXED, SHARED = (
     "indexed_attention",
@@ -224,10 +215,6 @@ def types_of(of: Config, by_rule: Types, layers: int) -> list[str]:
     return types
 
 
-# --8<-- [end:types]
-
-
-# --8<-- [start:mixers]
 def attention(
     of: Config, kind: str, biases: str = "", out_bias: str = "", norms: str = "", sinks: bool = False, **more: bool
 ) -> Attention:
@@ -323,10 +310,6 @@ def kimi_delta(of: Config, kind: str) -> Mixer:
     return GatedDelta(heads, heads, dim, dim, kernel_size, decay_per_feature=True)
 
 
-# --8<-- [end:mixers]
-
-
-# --8<-- [start:mlps]
 Mlp = Callable[[Config, int, int], Dense | Experts]  # of a layer by its number, and of how many
 
 
@@ -412,10 +395,6 @@ def gemma4_mlp(of: Config, index: int, layers: int) -> Dense | Experts:
     return Experts(experts, active, of.size("moe_intermediate_size"), of.size("intermediate_size"), router_scales=True)
 
 
-# --8<-- [end:mlps]
-
-
-# --8<-- [start:families]
 class Family(NamedTuple):
     """What the layers of a kind are made of."""
 
@@ -607,10 +586,8 @@ FAMILIES: dict[str, Family] = {
         | NO_BIAS,
     ),
 }
-# --8<-- [end:families]
 
 
-# --8<-- [start:read]
 WRAPPED = {  # kinds with more than a decoder, and that of the decoder in it
     "gemma3": "gemma3_text", "llama4": "llama4_text", "mistral3": "mistral", "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text", "gemma4": "gemma4_text", "exaone4_5": "exaone4", "qwen2_5_vl": "qwen2",
@@ -723,6 +700,3 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
         why = f"{quoted(unread[0])[1:-1]} = {quoted(own[unread[0]])} is not counted here"
         raise ValueError(f"--config: {why}; {estimate(config, unread)}")
     return stack
-
-
-# --8<-- [end:read]

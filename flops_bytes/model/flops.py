@@ -9,7 +9,6 @@ from flops_bytes.model.shapes import Decoder, recomputed_matmuls, saves_last
 ATTENTION = ("scores", "values")  # the products without parameters
 
 
-# --8<-- [start:forward]
 def forward_flops(
     shape: Decoder,
     seq_len: int,
@@ -35,10 +34,6 @@ def forward_flops(
     }
 
 
-# --8<-- [end:forward]
-
-
-# --8<-- [start:backward]
 def backward_flops(
     shape: Decoder, seq_len: int, batch: int = 1, causal: bool = False, fused: bool = True
 ) -> dict[str, int]:
@@ -87,10 +82,6 @@ def recompute_flops(
     return again
 
 
-# --8<-- [end:backward]
-
-
-# --8<-- [start:papers]
 def six_n_d_flops(parameters: float, tokens: float) -> float:
     """FLOPs of training without attention's: 6ND (Kaplan et al. 2020, whose N leaves the embeddings out)."""
     return 6 * parameters * tokens
@@ -110,6 +101,3 @@ def megatron_flops(shape: Decoder, tokens: float, seq_len: int) -> float:
 def training_seconds(flops: float, gpus: int, peak_flop_per_second: float, mfu: float) -> float:
     """Seconds for so many FLOPs on so many GPUs, each at the share `mfu` of its peak."""
     return flops / (gpus * peak_flop_per_second * mfu)
-
-
-# --8<-- [end:papers]

@@ -11,7 +11,6 @@ at b3bd2f8, and Phi-3 mini with that in NVIDIA/TensorRT-LLM's tests: each is the
 its source was at hand; their parameters are held against those of their checkpoints.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -54,10 +53,6 @@ def sizes(layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab:
     } | more
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:qwen]
 def qwen3(layers: int, width: int, heads: int, inner: int, tied: bool = False) -> dict[str, Any]:
     return {"model_type": "qwen3"} | sizes(
         layers, width, heads, 8, inner, 151_936, head_dim=128, tie_word_embeddings=tied
@@ -97,10 +92,8 @@ QWEN = {
         | NEXT,
     ),
 }
-# --8<-- [end:qwen]
 
 
-# --8<-- [start:deepseek]
 LATENT = {
     "q_lora_rank": 1_536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
     "moe_layer_freq": 1, "n_shared_experts": 1, "num_experts_per_tok": 8, "tie_word_embeddings": False,
@@ -137,10 +130,8 @@ DEEPSEEK = {
         "moonshotai/Kimi-Linear-48B-A3B-Instruct", KIMI_LINEAR | sizes(27, 2_304, 32, 32, 9_216, 163_840)
     ),
 }
-# --8<-- [end:deepseek]
 
 
-# --8<-- [start:glm]
 def glm(layers: int, width: int, inner: int, of_expert: int, experts: int, dense: int, normed: bool) -> dict[str, Any]:
     """GLM-4.5 and 4.6."""
     of_experts = {"n_routed_experts": experts, "n_shared_experts": 1, "num_experts_per_tok": 8}
@@ -160,10 +151,8 @@ GLM = {
     "glm-4.6": Preset("zai-org/GLM-4.6", glm(92, 5_120, 12_288, 1_536, 160, 3, normed=True)),
     "glm-5.2": Preset("zai-org/GLM-5.2", LATENT | INDEXED | sizes(78, 6_144, 64, 64, 12_288, 154_880) | GLM_5_2),
 }
-# --8<-- [end:glm]
 
 
-# --8<-- [start:others]
 def gpt_oss(layers: int, experts: int) -> dict[str, Any]:
     kinds = ["sliding_attention", "full_attention"] * (layers // 2)
     more: dict[str, Any] = {"head_dim": 64, "attention_bias": True, "sliding_window": 128, "layer_types": kinds}
@@ -242,10 +231,8 @@ OTHERS = {
         "mistralai/Mistral-Small-24B-Instruct-2501", MISTRAL_SMALL | sizes(40, 5_120, 32, 8, 32_768, 131_072)
     ),
 }
-# --8<-- [end:others]
 
 
-# --8<-- [start:earlier]
 def llama(
     layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab: int = 32_000, tied: bool = False
 ) -> dict[str, Any]:
@@ -322,12 +309,10 @@ EARLIER = {
         | sizes(56, 6_144, 48, 8, 16_384, 32_000),
     ),
 }
-# --8<-- [end:earlier]
 
 PRESETS: dict[str, Preset] = QWEN | DEEPSEEK | GLM | OTHERS | EARLIER
 
 
-# --8<-- [start:names]
 # Models whose layers are, size by size, those of another one, and its name.
 SAME = {
     "llama-7b": "llama-2-7b",
@@ -389,6 +374,3 @@ def known(name: str) -> str | None:
     """As preset_of(), but None for a model that is known neither here nor in shapes.py."""
     found = preset_of(name)
     return found if found in PRESETS or found in SHAPES else None
-
-
-# --8<-- [end:names]

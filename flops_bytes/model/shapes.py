@@ -1,6 +1,5 @@
 """The shape of a decoder and its parameters; shapes that people train, by name or by their config.json."""
 
-# --8<-- [start:shape]
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -28,10 +27,6 @@ class Decoder:
     head_norms: bool = False  # an RMSNorm of each head's queries and keys (Qwen 3)
 
 
-# --8<-- [end:shape]
-
-
-# --8<-- [start:parameters]
 def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
     """Parameters by component; with `active`, those that one token passes through."""
     d, f, L, V = shape.d_model, shape.d_ff, shape.layers, shape.vocab
@@ -50,10 +45,6 @@ def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
     }
 
 
-# --8<-- [end:parameters]
-
-
-# --8<-- [start:matmuls]
 class Matmul(NamedTuple):
     """One of a layer."""
 
@@ -106,10 +97,6 @@ def saves_last(shape: Decoder) -> bool:
     return shape.biases or len([each for each in matmuls(shape) if not each.biased]) % 2 == 1
 
 
-# --8<-- [end:matmuls]
-
-
-# --8<-- [start:shapes]
 def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
     return Decoder(
         layers=layers,
@@ -163,10 +150,8 @@ SHAPES = {
     "mistral-7b": MISTRAL_7B,
     "mixtral-8x7b": MIXTRAL_8X7B,
 }
-# --8<-- [end:shapes]
 
 
-# --8<-- [start:config]
 KNOWN = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral")
 # These keys of a config.json change the architecture: Decoder describes it only if they hold one of these values.
 UNSUPPORTED_UNLESS = {
@@ -428,6 +413,3 @@ def decoder_from_config(config: Mapping[str, Any], context: int) -> Decoder:
         experts=size("num_local_experts") if experts else 1,
         active_experts=size("num_experts_per_tok") if experts else 1,
     )
-
-
-# --8<-- [end:config]

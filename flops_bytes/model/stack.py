@@ -8,7 +8,6 @@ Symbols: b sequences of T tokens; layers of width d; H query heads and G key-val
 vocabulary. A FLOP is an addition or a multiplication; only matrix products are counted.
 """
 
-# --8<-- [start:matrix]
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -34,10 +33,6 @@ class Matrix(NamedTuple):
         return 2 * tokens * self.per_token * self.inputs * self.outputs
 
 
-# --8<-- [end:matrix]
-
-
-# --8<-- [start:pairs]
 def causal_pairs(tokens: int) -> int:
     return tokens * (tokens + 1) // 2
 
@@ -56,10 +51,6 @@ def pairs(seq_len: int, window: int = 0, chunked: bool = False, causal: bool = T
     return causal_pairs(window) + (seq_len - window) * window if causal else seq_len * window
 
 
-# --8<-- [end:pairs]
-
-
-# --8<-- [start:attention]
 @dataclass(frozen=True)
 class Attention:
     """Softmax attention, over all tokens before, or over those within reach."""
@@ -116,10 +107,6 @@ class Attention:
         return replace(self, kv_heads=gpus * -(-self.kv_heads // gpus))
 
 
-# --8<-- [end:attention]
-
-
-# --8<-- [start:latent]
 @dataclass(frozen=True)
 class LatentAttention:
     """Multi-head latent attention: keys and values are made of a few numbers a token, and only these are kept.
@@ -210,10 +197,6 @@ class LatentAttention:
         return replace(self, cache_copies=gpus)
 
 
-# --8<-- [end:latent]
-
-
-# --8<-- [start:delta]
 CHUNK = 64  # Tokens of a chunk in flash-linear-attention's kernels and in transformers' own code.
 
 
@@ -282,10 +265,6 @@ class GatedDelta:
         return self
 
 
-# --8<-- [end:delta]
-
-
-# --8<-- [start:mlp]
 @dataclass(frozen=True)
 class Dense:
     """An MLP that each token goes through."""
@@ -337,10 +316,6 @@ class Experts:
         return self.active * self.d_ff + self.shared_d_ff
 
 
-# --8<-- [end:mlp]
-
-
-# --8<-- [start:stack]
 Mixer = Attention | LatentAttention | GatedDelta
 
 
@@ -438,10 +413,6 @@ def matrices(stack: Stack, layer: Layer) -> list[Matrix]:
     return layer.mixer.matrices(stack.d_model) + layer.mlp.matrices(stack.d_model)
 
 
-# --8<-- [end:stack]
-
-
-# --8<-- [start:parameters]
 PARTS = ("attention", "indexer", "convolution", "mlp", "experts", "shared_experts", "router")
 
 
@@ -493,10 +464,6 @@ def mtp_parameters(stack: Stack, active: bool = False) -> int:
     return stack.mtp_layers * (2 * d * d + 3 * d + of_layer + layer.norms * d + layer.mixer.vectors())
 
 
-# --8<-- [end:parameters]
-
-
-# --8<-- [start:flops]
 def forward_flops(stack: Stack, seq_len: int, batch: int = 1, causal: bool = False) -> dict[str, int]:
     """FLOPs of a forward pass by component: scores between all pairs of tokens, or, `causal`, those the mask leaves."""
     flops = dict.fromkeys((*PARTS, "index", "scores", "values", "state"), 0)
@@ -522,10 +489,6 @@ def backward_flops(
     return {part: (3 if fused and part == "scores" else 2) * flops for part, flops in forward.items()}
 
 
-# --8<-- [end:flops]
-
-
-# --8<-- [start:cache]
 def cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
     """Bytes that a sequence of so many tokens keeps: keys and values, or latents; and states, however long it is."""
     return sum(
@@ -541,10 +504,6 @@ def expanded_cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
     return cache_bytes(stack, tokens, width) + width * more
 
 
-# --8<-- [end:cache]
-
-
-# --8<-- [start:decode]
 def read_parameters(stack: Stack, users: int = 1) -> float:
     """Parameters that a decoding step reads: of experts those that a user is sent to, all as likely; no table."""
     tables = (stack.positions + (0 if stack.tied else stack.vocab)) * stack.d_model
@@ -589,6 +548,3 @@ def prefill_flops(stack: Stack, prompt: int, users: int = 1) -> int:
     """FLOPs of a prompt through all layers, causal, and of its last token's logits."""
     flops = forward_flops(stack, prompt, users, causal=True)
     return sum(flops.values()) - flops["head"] + flops["head"] // prompt
-
-
-# --8<-- [end:decode]

@@ -2,7 +2,6 @@
 
 from math import log
 
-# --8<-- [start:rates]
 BYTES_A_CHARACTER = {"en": 1, "zh": 3}  # in UTF-8: of a letter, of a Chinese character
 BYTES_A_TOKEN = {
     # this book's prose, held out, by vocabulary; trained on both languages
@@ -25,6 +24,3 @@ def disk_bytes(tokens: float, vocab: int) -> float:
 def bits_a_byte(nats_a_token: float, bytes_a_token: float) -> float:
     """A loss that does not depend on the tokenizer."""
     return nats_a_token / (log(2) * bytes_a_token)
-
-
-# --8<-- [end:rates]

@@ -9,7 +9,6 @@ What differs between kinds of models are the functions of `singledispatch`: of l
 that differ in flops_bytes.parallel.stacks.
 """
 
-# --8<-- [start:setup]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +22,6 @@ from flops_bytes.model.flops import ATTENTION, backward_flops, forward_flops, re
 from flops_bytes.model.shapes import parameters
 from flops_bytes.parallel.sharding import overlap, ring_bytes, waiting_seconds
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:layout]
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
@@ -153,10 +148,6 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; choose a number that divides both")
 
 
-# --8<-- [end:layout]
-
-
-# --8<-- [start:pipeline]
 @cache
 def stage_layers(layers: int, stages: int, shares: str | tuple[int, ...] = "with-ends", head: float = 0.0) -> list[int]:
     """Layers of each stage, as Trainer.shares has it; the head is as heavy as so many layers."""
@@ -280,10 +271,6 @@ def bubble(layout: Layout) -> float:
     return waits / (layout.virtual * layout.micro_batches + waits)
 
 
-# --8<-- [end:pipeline]
-
-
-# --8<-- [start:weights]
 @singledispatch
 def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
     """Parameters of a pipeline rank before ZeRO shards them: of experts, and of all else.
@@ -328,10 +315,6 @@ def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: i
     return {"weights": bytes_of(weights, 3), "gradients": bytes_of(gradients, 2), "state": bytes_of(state, 1)}
 
 
-# --8<-- [end:weights]
-
-
-# --8<-- [start:sent]
 class Sent(NamedTuple):
     """Bytes that a GPU sends in a step, by what sends them, and over which group of ranks."""
 
@@ -459,10 +442,6 @@ def data_sent(
     return DataSent(reduced, of_weights, copies)
 
 
-# --8<-- [end:sent]
-
-
-# --8<-- [start:rank]
 def once_a_step(layout: Layout) -> Layout:
     """The layout by how often ZeRO sends: of stage 3 a pipeline gathers and reduces once a step, as stage 1 does.
 
@@ -472,10 +451,6 @@ def once_a_step(layout: Layout) -> Layout:
     return layout._replace(zero=1) if layout.zero == 3 and layout.pipeline > 1 else layout
 
 
-# --8<-- [end:rank]
-
-
-# --8<-- [start:level]
 def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
     """Bytes a second that a GPU sends to its group: of so many ranks, each `inner` ranks from the next.
 
@@ -515,10 +490,6 @@ def rates(
     )
 
 
-# --8<-- [end:level]
-
-
-# --8<-- [start:seconds]
 class Flops(NamedTuple):
     """Of a pipeline rank and micro-batch, of all its tensor and context ranks together."""
 
@@ -637,10 +608,6 @@ def exposed_seconds(sending: float, matmuls: float, ranks: int) -> float:
     return max(sending / ranks, sending - matmuls)
 
 
-# --8<-- [end:seconds]
-
-
-# --8<-- [start:layouts]
 def powers_of_two(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
@@ -670,6 +637,3 @@ def possible_layouts(
                     except ValueError:
                         continue
                     yield found
-
-
-# --8<-- [end:layouts]

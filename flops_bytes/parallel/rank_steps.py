@@ -4,7 +4,6 @@ micro-batches in the order of their schedule, and what its trainer keeps beside 
 How a trainer writes a layer and its ends, and what it keeps, flops_bytes.parallel.trainers says. Python alone.
 """
 
-# --8<-- [start:stage]
 from __future__ import annotations
 
 from collections import deque
@@ -114,10 +113,6 @@ def stage_numbers(stage: Stage, modules: Modules, config: StepConfig) -> dict[st
     return {name: leaf.numel for name, leaf in tape.leaves.items() if leaf.numel}
 
 
-# --8<-- [end:stage]
-
-
-# --8<-- [start:order]
 class Turn(NamedTuple):
     """A micro-batch goes through a stage of this rank."""
 
@@ -146,10 +141,6 @@ def turns(warm_up: int, micro_batches: int, ranks: int, stages: int) -> Iterator
             yield at(turn - warm_up, True)
 
 
-# --8<-- [end:order]
-
-
-# --8<-- [start:run]
 class RankRun(NamedTuple):
     """What a rank trains, and how."""
 
@@ -297,6 +288,3 @@ def lines_at_peak(steps: Steps) -> dict[str, int]:
         line = steps.lines[storage]
         live[line] = live.get(line, 0) + nbytes
     return {line: nbytes for line, nbytes in live.items() if nbytes}
-
-
-# --8<-- [end:run]

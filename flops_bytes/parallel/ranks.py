@@ -4,7 +4,6 @@
 from stages of a layer or two of each kind: of layers alike each adds as much. Python alone.
 """
 
-# --8<-- [start:setup]
 from __future__ import annotations
 
 from collections import Counter
@@ -58,10 +57,7 @@ from flops_bytes.parallel.sharding import gathered_width
 from flops_bytes.parallel.stacks import Split, in_order
 from flops_bytes.parallel.trainers import modules_of
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:step]
 class RankStep(NamedTuple):
     """The options of a step that a rank's bytes depend on, beside its layout."""
 
@@ -309,10 +305,6 @@ def steps_of_rank(shape: Model, layout: Layout, rank: int, step: RankStep, lags:
     return rank_steps(rank_run(shape, layout, rank, step), lags)
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:kept]
 def layer_activation_bytes(
     shape: Model, layout: Layout, seq_len: int, batch: int = 1, checkpointing: str = "none", recipe: str = "bf16_master"
 ) -> int:
@@ -348,10 +340,6 @@ def rank_activation_bytes(
     return kept
 
 
-# --8<-- [end:kept]
-
-
-# --8<-- [start:held]
 def of_layers(moment: str) -> str:
     """One name for all layers between the last and the first."""
     return "layer" if moment[:6] == "layer " else moment
@@ -479,6 +467,3 @@ def held_bytes(shape: Model, layout: Layout, rank: int, step: RankStep) -> int:
     beside_update = sum(nbytes for _, nbytes in told.update_buffers)
     most = {at: size + beside_update * (at[:6] == "update") for at, size in most.items()}
     return max(most.values()) + sum(told.run.state.values()) + sum(told.buffers.values()) + 2 * step.workspace_bytes
-
-
-# --8<-- [end:held]

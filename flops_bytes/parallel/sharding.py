@@ -4,18 +4,15 @@ Sources: ZeRO, arXiv:1910.02054 (stages, 2Ψ and 3Ψ); Patarasuk and Yuan, 2009,
 ring); PyTorch 2.13 for what DDP, ZeroRedundancyOptimizer and FSDP2 do, which a count on real ranks confirms.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Mapping
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-# --8<-- [end:setup]
 from flops_bytes.memory.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.stack import Stack, four_bit_parameters, largest_layer_parameters, parameters
 
-# --8<-- [start:stages]
 WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
 STATE_BYTES = 8  # AdamW's two moments
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
@@ -33,10 +30,6 @@ def zero_stage_bytes(parameters: float, ranks: int, stage: int) -> dict[str, flo
     }
 
 
-# --8<-- [end:stages]
-
-
-# --8<-- [start:shard]
 def shard_numbers(shape: tuple[int, ...], ranks: int) -> int:
     """What a rank holds of a tensor cut along its first dimension, padded."""
     rows, *rest = shape
@@ -53,10 +46,6 @@ def group_numbers(shapes: Mapping[str, tuple[int, ...]], ranks: int) -> tuple[in
     return blocks, others
 
 
-# --8<-- [end:shard]
-
-
-# --8<-- [start:ring]
 ROUNDS = {"allreduce": 2, "allgather": 1, "reduce_scatter": 1}
 
 
@@ -68,10 +57,6 @@ def ring_bytes(payload_bytes: float, ranks: int, collective: str) -> float:
     return ROUNDS[collective] * payload_bytes * (ranks - 1) / ranks
 
 
-# --8<-- [end:ring]
-
-
-# --8<-- [start:payload]
 def ddp_payload(numbers: int) -> dict[str, int]:
     """Bytes handed to the collectives of a step of DDP, gradients in float32."""
     return {"allreduce": GRADIENT_BYTES * numbers}
@@ -100,10 +85,6 @@ def fsdp_payload(
     }
 
 
-# --8<-- [end:payload]
-
-
-# --8<-- [start:peak]
 def fsdp_peak_bytes(
     blocks: int, root: int, ranks: int, gather_bytes: int = 2, reduce_bytes: int = 4
 ) -> dict[str, float]:
@@ -119,10 +100,6 @@ def fsdp_peak_bytes(
     }
 
 
-# --8<-- [end:peak]
-
-
-# --8<-- [start:time]
 class Wire(NamedTuple):
     """What a collective's time is made of."""
 
@@ -144,10 +121,6 @@ def fit(seconds: Mapping[int, float]) -> Wire:
     return Wire(min(seconds.values()), highest)
 
 
-# --8<-- [end:time]
-
-
-# --8<-- [start:rate]
 def ring_rate(
     gpus: int,
     within: float,
@@ -168,10 +141,6 @@ def ring_rate(
     return min(within, between * network_cards * smallest / node_gpus)
 
 
-# --8<-- [end:rate]
-
-
-# --8<-- [start:hide]
 LINK_BYTES_PER_SECOND = {  # of one GPU, in one direction
     "NVLink": 450e9,  # H100 SXM: 900 GB/s in both directions together
     "400 Gb/s": 400e9 / 8,
@@ -194,10 +163,6 @@ def tokens_to_hide(
     return wire * flop_per_second / flops_a_parameter
 
 
-# --8<-- [end:hide]
-
-
-# --8<-- [start:sharding]
 def sharded_moments(
     stack: Stack,
     at: dict[str, dict[str, int]],
@@ -250,10 +215,6 @@ def gathered_width(recipe: str, base: str) -> float:
     return 0.5 if base in CONSTANTS else 4 if recipe == "fp32" else 2
 
 
-# --8<-- [end:sharding]
-
-
-# --8<-- [start:wire]
 def sent_parts(
     stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1, trained: int = 0, base: str = "as-recipe"
 ) -> dict[str, float]:
@@ -286,10 +247,6 @@ def wire_bytes(stack: Stack, recipe: str, gpus: int, zero: int, accumulation: in
     return sum(sent_parts(stack, recipe, gpus, zero, accumulation, **more).values())
 
 
-# --8<-- [end:wire]
-
-
-# --8<-- [start:overlap]
 class Overlap(NamedTuple):
     """Seconds of a step's communication: pairs of what is sent and the matmuls beside it, and what is sent alone."""
 
@@ -314,6 +271,3 @@ def overlap(reduced: float, gathered: float, matmuls: float, zero: int, accumula
     if zero == 3:
         return Overlap([(gathered / 2, matmuls - back), (gathered / 2 + reduced, back)], 0.0)
     return Overlap([(reduced, back if zero == 2 else back / accumulation)], gathered)
-
-
-# --8<-- [end:overlap]

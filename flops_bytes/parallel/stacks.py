@@ -10,7 +10,6 @@ Not counted: layers that predict further tokens, float8, passes of two direction
 (DeepSeek-V3, arXiv 2412.19437, sections 2.2, 3.2.1 and 3.3), and experts that get more tokens than others.
 """
 
-# --8<-- [start:setup]
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,10 +32,7 @@ from flops_bytes.model.stack import (
 from flops_bytes.parallel import layouts as parallel
 from flops_bytes.parallel.layouts import Flops, Layout
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:split]
 @dataclass(frozen=True)
 class Split:
     """A stack, of a kind of flops_bytes.memory.layers, as what is split; or one of its layers."""
@@ -116,10 +112,6 @@ def _(shape: Split, layout: Layout, rank: int) -> list[dict[Any, int]]:
     return found
 
 
-# --8<-- [end:split]
-
-
-# --8<-- [start:weights]
 def whole_parameters(layer: Layer, d: int) -> int:
     """Of a layer, those that each tensor rank has all of: norms, the router, and what makes latents."""
     mixer, found = layer.mixer, layer.norms * d + layer.mixer.vectors()
@@ -162,10 +154,6 @@ def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
     return held
 
 
-# --8<-- [end:weights]
-
-
-# --8<-- [start:sent]
 def gathered_features(layer: Layer, d: int, whole_experts: bool) -> tuple[int, int]:
     """Features of a token that tensor ranks gather before the mixer and before the MLP."""
     mixer, mlp = layer.mixer, layer.mlp
@@ -196,10 +184,6 @@ def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, width: int)
     )
 
 
-# --8<-- [end:sent]
-
-
-# --8<-- [start:flops]
 @parallel.rank_flops.register
 def _(shape: Split, layout: Layout, rank: int, seq_len: int, batch: int, causal: bool, checkpointing: str) -> Flops:
     kinds = parallel.rank_kinds(shape, layout, rank)
@@ -235,6 +219,3 @@ def _(shape: Split) -> list[str]:
         "float8",
         "sending once to a machine, or hidden behind another micro-batch",
     ] * experts
-
-
-# --8<-- [end:flops]

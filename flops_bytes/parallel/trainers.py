@@ -4,7 +4,6 @@ Each class is a trainer's model at a commit, its functions those modules with th
 in flops_bytes.memory.layers, of one tensor rank: b sequences of T tokens, of which it has T/t between matrices.
 """
 
-# --8<-- [start:setup]
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -62,10 +61,7 @@ from flops_bytes.memory.tape import (
 from flops_bytes.model.stack import Attention, Dense, Experts, LatentAttention, Layer, Stack
 from flops_bytes.parallel.rank_steps import Modules, Stage, ranks_of, token_ranks
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:torchtitan]
 class Torchtitan:
     """PyTorch's modules with DTensor's tensor parallelism, as torchtitan applies it: sequence parallelism between
     matrices, and the loss over logits that stay split."""
@@ -152,10 +148,6 @@ def split_loss(tape: Tape, logits: Tensor, wide: bool = True) -> Tensor:
     return tape.leave(tape.finish(made, [x], tape.new(LOSS, FLOAT32)))
 
 
-# --8<-- [end:torchtitan]
-
-
-# --8<-- [start:megatron]
 class MegatronLM:
     """GPTModel in megatron/core/models/gpt of NVIDIA/Megatron-LM at 23e00ed, with Transformer Engine 2.11's modules and
     sequence parallelism. Products add their weights' gradients to float32 buffers (gradient_accumulation_fusion), and
@@ -324,10 +316,6 @@ def grouped_linear(tape: Tape, x: Tensor, name: str, experts: int, outputs: int)
     return tape.finish(made, [x, matrix], result)
 
 
-# --8<-- [end:megatron]
-
-
-# --8<-- [start:nanotron]
 class Nanotron:
     """LlamaForTraining in src/nanotron/models/llama.py of huggingface/nanotron at 2411b02, with tp_mode REDUCE_SCATTER,
     asynchronous, what tensor ranks gather gathered again (tp_recompute_allgather). It gathers into two buffers that
@@ -504,10 +492,6 @@ def reduce_scatter(tape: Tape, config: StepConfig, x: Tensor) -> Tensor:
     return tape.apply([x], own, x.itemsize, [], [like(x)])
 
 
-# --8<-- [end:nanotron]
-
-
-# --8<-- [start:trainers]
 # What a layer can be made of; torchtitan's can be all that the planner knows.
 WRITTEN: dict[str, tuple[type, ...]] = {
     "megatron-lm": (Attention, LatentAttention, Dense, Experts),
@@ -527,6 +511,3 @@ def modules_of(trainer: str, family: ModelFamily, loss: str) -> Modules:
     if trainer == "megatron-lm":
         return MegatronLM(family, loss)
     return Nanotron() if trainer == "nanotron" else Torchtitan(family)
-
-
-# --8<-- [end:trainers]

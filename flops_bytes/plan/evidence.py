@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 
-# --8<-- [start:kind]
 def run_family(a: Mapping[str, Any]) -> str:
     """What is trained, and whether it is sharded: the readings that say how much room a run of this kind needs."""
     trained = "full" if not a["lora"] else "lora" if a["base"] == "as-recipe" else "qlora"
@@ -18,10 +17,6 @@ def run_kind(a: Mapping[str, Any]) -> str:
     return run_family(a) if usual and a["task"] == "train" else ""
 
 
-# --8<-- [end:kind]
-
-
-# --8<-- [start:verdict]
 WITH_ROOM, ON_PAPER, MISSES = "fits with room", "fits on paper", "does not fit"
 
 
@@ -45,9 +40,6 @@ def judge_fit(a: Mapping[str, Any], needs_bytes: int, card_bytes: float) -> dict
         "room_ratio": room,
         "with_room_bytes": with_room_bytes,
     }
-
-
-# --8<-- [end:verdict]
 
 
 # Of each kind with published readings: how many, then planned over published: lowest, highest, and between which the

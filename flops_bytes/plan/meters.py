@@ -1,6 +1,5 @@
 """What three meters will show of a training step: allocated, reserved, and nvidia-smi; and whether the run lives."""
 
-# --8<-- [start:meters]
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,10 +84,6 @@ def with_beside(run: Run, moments: Moments) -> Steps:
     )
 
 
-# --8<-- [end:meters]
-
-
-# --8<-- [start:lengths]
 DRAWS, DRAWN_BATCHES = 5, 40  # so many runs are drawn, each of so many micro-batches
 MULTIPLIER, INCREMENT, MODULUS = 6364136223846793005, 1442695040888963407, 2**64  # Knuth's MMIX
 
@@ -121,10 +116,6 @@ def drawn_lengths(a: Mapping[str, Any], lengths: Sequence[int], seed: int) -> li
     return [[longest() for _ in range(turns)] for _ in range(DRAWN_BATCHES // turns)]
 
 
-# --8<-- [end:lengths]
-
-
-# --8<-- [start:answer]
 def read_lengths(text: str) -> list[int]:
     """The lengths of sequences: a range, or those of a file, a number each line. Raises ValueError with the mend."""
     low, dash, high = text.partition("-")
@@ -313,6 +304,3 @@ def judge_meters(answer: Mapping[str, Any], meters: Mapping[str, Any]) -> dict[s
     if meters["lives"] == DIES:
         return {"verdict": MISSES, "fits": False}
     return {"verdict": ON_PAPER} if meters["lives"] == RETRIES and answer["fits"] else {}
-
-
-# --8<-- [end:answer]

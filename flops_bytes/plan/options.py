@@ -1,6 +1,5 @@
 """What may be asked of the planner, and how it is read: numbers as people write them, or else what to mend."""
 
-# --8<-- [start:setup]
 import json
 import re
 from collections.abc import Mapping
@@ -27,10 +26,7 @@ from flops_bytes.time.gpus import (
     capacity_bytes,
 )
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:options]
 class Option(NamedTuple):
     """What may be asked: how it is read, what stands if it is not given, what it means."""
 
@@ -445,10 +441,6 @@ def accumulation_of_batch(a: Mapping[str, Any]) -> int:
     return (2 * batch_tokens + tokens_at_once) // (2 * tokens_at_once)
 
 
-# --8<-- [end:options]
-
-
-# --8<-- [start:asked]
 def named_shape(asked: Mapping[str, Any]) -> Decoder:
     """A model by its name, by a configuration, or field by field."""
     given = [name for name in ("model", "config", "shape") if asked[name]]
@@ -596,6 +588,3 @@ def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
         "vocab": None if asked["bytes_a_token"] else measured,
         "tokens": tokens,
     }
-
-
-# --8<-- [end:asked]

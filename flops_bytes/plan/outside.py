@@ -8,7 +8,6 @@ from flops_bytes.plan.options import row_name
 from flops_bytes.time.gpus import TPUS
 
 
-# --8<-- [start:outside]
 def asked_lines(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> list[Outside]:
     """Of training or serving as it is asked for; of a card of which only numbers are said, as of any; of a TPU none."""
     if a["gpu"] in TPUS:
@@ -37,6 +36,3 @@ def lines_outside(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expe
         }
         for line in asked_lines(a, tensor, pipeline, expert)
     ]
-
-
-# --8<-- [end:outside]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-# --8<-- [start:runs]
 class Run(NamedTuple):
     """A run, its MFU, and where that is said."""
 
@@ -34,10 +33,6 @@ def runs_nearest(mfu: float, shares: Sequence[float]) -> list[Run]:
     return [run for run in RUNS if min(shares, key=lambda share: abs(share - run.mfu)) == mfu]
 
 
-# --8<-- [end:runs]
-
-
-# --8<-- [start:steps]
 class Steps(NamedTuple):
     """Published steps of one kind: how many, and the MFU that all but a tenth exceeded, and that a tenth did."""
 
@@ -64,13 +59,8 @@ def steps_like(gpu: str, recomputes: bool) -> tuple[str, Steps]:
     return card, STEPS[card]["again" if recomputes else "kept"]
 
 
-# --8<-- [end:steps]
-
-
-# --8<-- [start:batches]
 BATCHES = {  # tokens of a step; no larger ones were found
     "Llama 3.1 405B": 2**24,  # "16M": arXiv 2407.21783, table 4
     "DeepSeek-V3": 15_360 * 4_096,  # arXiv 2412.19437, section 4.2
     "MiniMax-01": 2**27,  # "128M": arXiv 2501.08313, section 4.2
 }
-# --8<-- [end:batches]

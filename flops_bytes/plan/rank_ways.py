@@ -72,7 +72,6 @@ class LayoutWay(NamedTuple):
     candidate: Candidate
 
 
-# --8<-- [start:candidates]
 def sequences_of_step(told: Mapping[str, Any], question: LayoutQuestion) -> int:
     """Sequences of a step of all GPUs, as asked. Raises ValueError with the mend."""
     a, layout = question.a, question.layout
@@ -133,10 +132,6 @@ def schedules_to_try(question: LayoutQuestion, layout: Layout) -> Iterator[tuple
             yield from ((schedule, n) for n in powers_of_two(most_stages) if n > 1 or schedule == "zero-bubble")
 
 
-# --8<-- [end:candidates]
-
-
-# --8<-- [start:search]
 def in_order(candidates: Iterable[Candidate], lives: bool = True, tell: Tell | None = None) -> Iterator[LayoutWay]:
     """Those that fit, the fastest first: of each combination of degrees one, and if that fits on paper alone, the
     fastest that fits with room too. With `lives` none that dies in the simulated allocator.
@@ -236,10 +231,6 @@ def least_of(candidates: list[Candidate]) -> list[LayoutWay]:
     return sorted(judged, key=lambda each: each.way.needs_bytes)[:1]
 
 
-# --8<-- [end:search]
-
-
-# --8<-- [start:answer]
 def layout_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool = True, tell: Tell | None = None
 ) -> list[dict[str, Any]]:
@@ -351,6 +342,3 @@ def slowness(a: Options, complete: CompleteQuestion, said: Mapping[str, Any], re
     tokens = layout.data * layout.micro_batches * question.a["micro_batch"] * question.a["context"]
     as_layout = sum(seconds_by_line(question, layout, question.a["checkpointing"]).values()) / tokens
     return float(as_layout / seconds_a_token(question.a, complete.model))
-
-
-# --8<-- [end:answer]

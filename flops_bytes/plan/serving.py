@@ -1,6 +1,5 @@
 """How many users does a model serve, how fast, in which formats? What the planner answers with --task serve: bounds."""
 
-# --8<-- [start:setup]
 from collections.abc import Mapping
 from math import gcd
 from typing import Any
@@ -31,10 +30,8 @@ MOST_SHARING_GPUS = 1_024
 # (https://github.com/meta-pytorch/gpt-fast, README at 0f925b5), llama.cpp with a 7B in 16 bits on an RTX 4090
 # (https://github.com/ggml-org/llama.cpp/pull/4766).
 ENGINES_REACH = (0.24, 0.80)
-# --8<-- [end:setup]
 
 
-# --8<-- [start:serve]
 def sharing_gpus(stack: Stack) -> list[int]:
     """Numbers of GPUs that can share each layer: all have as many heads."""
     common_heads = 0
@@ -197,6 +194,3 @@ def judge_serving(needs_bytes: int, free_bytes: float, card_bytes: float) -> dic
     usual_free_bytes = card_bytes - int(card_bytes * OPTIONS["gpu_memory_utilization"].default)
     with_room_bytes = needs_bytes + max(0, usual_free_bytes - free_bytes)
     return {"verdict": verdict(needs_bytes, with_room_bytes, card_bytes), "fits": needs_bytes <= card_bytes}
-
-
-# --8<-- [end:serve]

@@ -1,6 +1,5 @@
 """A planned step of one GPU, change by change: what --snapshot writes for PyTorch's viewer before anything has run."""
 
-# --8<-- [start:planned]
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -67,6 +66,3 @@ def gradient_bytes(stack: Stack, family: ModelFamily, config: StepConfig) -> lis
         elif event.nbytes < 0:
             del there[event.storage]
     return [event.nbytes for event in there.values() if event.line == "gradients"]
-
-
-# --8<-- [end:planned]

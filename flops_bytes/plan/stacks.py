@@ -4,7 +4,6 @@ What a training step holds is derived for the kinds of flops_bytes.memory.step. 
 gradients and the optimizer's state take at least, and never that it fits.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,10 +33,7 @@ from flops_bytes.plan.training import (
     why_not_derived,
 )
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:way]
 def plan_model(**asked: Any) -> dict[str, Any]:
     """What training or serving takes, of all models that are known by name and all kinds of config.json that are read.
 
@@ -165,10 +161,6 @@ def unquantized(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != QUANTIZATION_KEY}
 
 
-# --8<-- [end:way]
-
-
-# --8<-- [start:refuse]
 # Options that say what a training step holds:
 TRAINING_OPTIONS: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers")
 TRAINING_OPTIONS += ("offload", "dropout", "checkpointing", "checkpoint_every", "update", "reentrant", "sharding_by")
@@ -183,6 +175,3 @@ def refuse_underived(told: Mapping[str, Any], kind: str) -> None:
         if not (is_plain or (name == "checkpointing" and value == "full")):
             why = f"what a training step of a {kind} holds with it is not derived"
             raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
-
-
-# --8<-- [end:refuse]

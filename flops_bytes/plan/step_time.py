@@ -37,7 +37,6 @@ LEFT_OUT = (
 )
 
 
-# --8<-- [start:step]
 class StepTime(NamedTuple):
     """Seconds of a step, line by line, and their sum."""
 
@@ -161,10 +160,6 @@ def network_wait(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, g
     return Range(0, waits_seconds, sum(seconds.values()))
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:lines]
 def step_time_lines(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str, str]]:
     """A step's time from rates as lines of a terminal, from options that are read."""
     try:
@@ -181,6 +176,3 @@ def step_time_lines(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str,
         readings, least, most = AGREED[family]
         agreement = f"the rates said {least:.2f} to {most:.2f} of what they took"
         yield "    published steps", f"{agreement}, eight of ten of {readings} on {family}"
-
-
-# --8<-- [end:lines]

@@ -1,6 +1,5 @@
 """An answer of the planner as lines of a terminal: the dozen that answer, and, to explain it, what and how much."""
 
-# --8<-- [start:setup]
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -81,10 +80,6 @@ def deadline_lines(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"GPUs for {fleet['days']:.4g} days", f"{fleet['gpus']:,} at an MFU of {speeds[0]:.0%}{run}"
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:brief]
 METHODS = {"all": "all weights", "lora": "LoRA", "qlora": "QLoRA", "qlora-double": "double-quantized QLoRA"}
 CHECKPOINTING = {"none": "nothing recomputed", "full": "every layer checkpointed"}
 BAR_WIDTH = 32  # characters for a whole card
@@ -293,10 +288,6 @@ def way_lines(ways: list[dict[str, Any]], no_layouts: str | None = None) -> Iter
         yield "All are timed as layouts are, not by an assumed MFU."
 
 
-# --8<-- [end:brief]
-
-
-# --8<-- [start:training]
 def host_lines(lines: dict[str, int]) -> Iterator[tuple[str, str]]:
     """What the memory of a host has to hold, where something is offloaded."""
     if lines:
@@ -375,10 +366,6 @@ def training_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "estimated, not counted", ", ".join(answer["estimated"])
 
 
-# --8<-- [end:training]
-
-
-# --8<-- [start:serving]
 def serving_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task serve."""
     counts = answer["parameters"]
@@ -415,10 +402,6 @@ def serving_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "left out, or estimated", ", ".join(answer["estimated"])
 
 
-# --8<-- [end:serving]
-
-
-# --8<-- [start:parallel]
 def parallel_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer about a layout."""
     counts, layout = answer["parameters"], answer["layout"]
@@ -480,10 +463,6 @@ def layout_words(layout: dict[str, Any]) -> str:
     return f"{split}, ZeRO {layout['zero']}{schedule}, {batch}{again}{by}"
 
 
-# --8<-- [end:parallel]
-
-
-# --8<-- [start:rl]
 def rl_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task rl: each phase, then the fullest beside the card."""
     counts, least = answer["parameters"], answer["least_seconds"]
@@ -502,6 +481,3 @@ def rl_table(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield f"most is held in {answer['peaks_in']}", gib(answer["memory_bytes"]["total"])
     yield "it has", f"{gib(answer['gpu_bytes'])}{CAPACITY_SOURCES[answer['gpu_bytes_are']]}: {verdict_text(answer)}"
     yield "left out", "rewards, activations of scoring, the engine's own workspace beyond its share"
-
-
-# --8<-- [end:rl]

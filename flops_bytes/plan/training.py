@@ -1,6 +1,5 @@
 """Does a training fit on so many GPUs, how long does it take, what does it cost? Put together from the formulas."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
@@ -45,15 +44,12 @@ from flops_bytes.plan.software import (
 )
 from flops_bytes.serve.inference import largest
 
-# --8<-- [end:setup]
-
 # The one rule for a speed that nobody measured. Both are of steps that compute nothing again: what is computed again is
 # added, at the same rate of the kernels.
 STEP_MFU = 0.4  # a good step: the median of published steps on H100s, less than that on A100s
 RUN_MFU = 0.3  # a whole run, with its evaluations, checkpoints and failures: what most published hours leave of it
 
 
-# --8<-- [start:memory]
 # What is asked is a dict of options that are read (flops_bytes.plan.options), by convention `a`.
 def adapters_of_options(a: Options) -> Adapters | None:
     if not a["lora"]:
@@ -181,10 +177,6 @@ def state_bytes_of_stage(a: Options, stack: Stack, zero: int) -> dict[str, int]:
     return shares | {"allowance": outside_bytes(a)}
 
 
-# --8<-- [end:memory]
-
-
-# --8<-- [start:host]
 def with_offload(a: Options, stack: Stack, trained: int, moments: Moments) -> Moments:
     """The moments of a step without what lies in the host's memory, where the update runs too: master weights and
     moments, and with "all" weights and gradients, which are gathered and reduced on the card.
@@ -242,10 +234,6 @@ def host_bytes(a: Options, model: Model) -> dict[str, int]:
     return lines | {"total": sum(lines.values())}
 
 
-# --8<-- [end:host]
-
-
-# --8<-- [start:optimizer]
 def is_paged(a: Options) -> bool:
     """Whether moments wait in the host's memory where the card has no room (bitsandbytes)."""
     return bool(a["optimizer"][:5] == "paged")
@@ -320,10 +308,6 @@ def optimizer_state_bytes(a: Options, model: Model, trained: int) -> int:
     return 8 * embedding_numbers + quantized_bytes(2 * (trained - embedding_numbers), 8, 256)
 
 
-# --8<-- [end:optimizer]
-
-
-# --8<-- [start:work]
 def flops_a_token(a: Options, model: Model, causal: bool) -> dict[str, float]:
     """FLOPs a token: the model's, the device's, those again."""
     is_known = not why_not_derived(a, model)
@@ -338,10 +322,6 @@ def sent_bytes(a: Options, model: Model) -> dict[str, float]:
     return sent_parts(model.stack, recipe_name(a), a["gpus"], int(a["zero"]), a["accumulation"], trained, a["base"])
 
 
-# --8<-- [end:work]
-
-
-# --8<-- [start:time]
 class Timing(NamedTuple):
     """What a step's time is made of."""
 
@@ -447,10 +427,6 @@ def large_batch(step_tokens: int) -> dict[str, Any] | None:
     return {"usual": usual, "largest": max(BATCHES.values()), "as_large": as_large}
 
 
-# --8<-- [end:time]
-
-
-# --8<-- [start:methods]
 def zero_stages(a: Options) -> list[int]:
     """Of ZeRO, those that can be asked for."""
     return [] if a["gpus"] == 1 or a["optimizer"] == "adafactor" else list(range(4))
@@ -493,10 +469,6 @@ def method_options(a: dict[str, Any]) -> list[dict[str, Any]]:
     return [a]
 
 
-# --8<-- [end:methods]
-
-
-# --8<-- [start:formats]
 FASTER_FORMATS = {"float32": ("tf32",), "bfloat16": ("float8", "float4"), "float16": ("float8", "float4")}
 
 
@@ -520,10 +492,6 @@ def measured_format(peaks: dict[str, float], dtype: str, flop_per_second: float)
     return next((each for each in formats if flop_per_second <= peaks[each]), formats[-1])
 
 
-# --8<-- [end:formats]
-
-
-# --8<-- [start:refuse]
 def refuse_in_backward(a: Mapping[str, Any], has_experts: bool) -> None:
     """Raises ValueError for what an update within the backward pass cannot do, or is not counted with."""
     if a["accumulation"] > 1 or a["chunks"] > 1:
@@ -607,10 +575,6 @@ def refuse(a: Options, model: Model, peaks: Mapping[str, float]) -> None:
         raise ValueError(f"--lora: {wide}; give at most that")
 
 
-# --8<-- [end:refuse]
-
-
-# --8<-- [start:plan]
 def low_precision_rate(
     forward: Mapping[str, int], flop_per_second_at_16_bits: float, flop_per_second_at_8_bits: float
 ) -> tuple[float, float]:
@@ -796,4 +760,3 @@ def uncounted_parts(a: Options, model: Model, why: str) -> list[str]:
 
 
 UNCOUNTED = ("qwen2", "qwen3")  # kinds whose steps are derived as those of a Llama with these
-# --8<-- [end:plan]

@@ -5,7 +5,6 @@ cache. For several GPUs that share each layer, give the sums of their memories,
 bandwidths and peaks: what the wire costs is left out.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,10 +23,6 @@ class Server(NamedTuple):
     end_bits: float = 0  # of a weight of embedding and head; 0: as of the others
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:latent]
 def latent_cache_bytes(
     layers: int,
     kv_lora_rank: int,
@@ -42,10 +37,6 @@ def latent_cache_bytes(
     return layers * (kv_lora_rank + rope_dim) * tokens * width
 
 
-# --8<-- [end:latent]
-
-
-# --8<-- [start:weights]
 def bits_per_weight(bits: float, group: int = 0, group_bits: int = 0) -> float:
     """Bits of a quantized weight, and its share of its group's scale and zero point."""
     return bits + (group_bits / group if group else 0)
@@ -86,10 +77,6 @@ def read_bytes(shape: Decoder, users: int = 1, bits: float = 16, end_bits: float
     return read_parameters(shape, users) * bits / 8 + extra_bits / 8
 
 
-# --8<-- [end:weights]
-
-
-# --8<-- [start:decode]
 def decode_bytes(
     shape: Decoder,
     users: int,
@@ -109,10 +96,6 @@ def decode_flops(shape: Decoder, users: int, context: int) -> int:
     return users * (sum(one.values()) + (context - 1) * (one["scores"] + one["values"]))
 
 
-# --8<-- [end:decode]
-
-
-# --8<-- [start:bound]
 def decode_seconds(shape: Decoder, users: int, context: int, server: Server) -> float:
     """The bound of a step, by its bytes or FLOPs (Williams et al. 2009, Roofline)."""
     bits, end_bits = server.weight_bits, server.end_bits
@@ -121,10 +104,6 @@ def decode_seconds(shape: Decoder, users: int, context: int, server: Server) -> 
     return max(moved_bytes / server.bandwidth, flops / server.peak)
 
 
-# --8<-- [end:bound]
-
-
-# --8<-- [start:prefill]
 def prefill_flops(shape: Decoder, prompt: int, users: int = 1) -> int:
     """FLOPs of a prompt through all layers, causal, and of its last token's logits."""
     flops = forward_flops(shape, prompt, users, causal=True)
@@ -149,10 +128,6 @@ def token_seconds(shape: Decoder, users: int, context: int, server: Server, prom
     return step_seconds + users * prefill_seconds(shape, prompt, server) / (context - prompt)
 
 
-# --8<-- [end:prefill]
-
-
-# --8<-- [start:limits]
 def ridge_users(server: Server) -> float:
     """Users whose products with the weights take as long as reading these.
 
@@ -212,10 +187,6 @@ def users_within(shape: Decoder, seconds: float, context: int, server: Server, p
     return largest(lambda users: token_seconds(shape, users, context, server, prompt) - seconds, 2**40)
 
 
-# --8<-- [end:limits]
-
-
-# --8<-- [start:plan]
 def plan_serving(
     shape: Decoder,
     memory_bytes: float,
@@ -244,6 +215,3 @@ def plan_serving(
         "prefill_seconds": prefill_seconds(shape, context, server),
         "longest_context": room_tokens // max(users, 1),
     }
-
-
-# --8<-- [end:plan]

@@ -6,7 +6,6 @@
 from typing import NamedTuple
 
 
-# --8<-- [start:gpu]
 class Gpu(NamedTuple):
     """One row of the table of peaks: what a vendor's datasheet promises, always dense (without 2:4 sparsity)."""
 
@@ -92,10 +91,8 @@ GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, fl
         192e9, 5.300e12, dense(163.4, 653.7, 1307.4, 1307.4, 2614.9), SHEETS["MI300X"]),
 }
 # fmt: on
-# --8<-- [end:gpu]
 
 
-# --8<-- [start:third_party]
 # To plan with: cards of which we opened no sheet of their maker's, linked all the same where it is public; else who
 # printed the figures, which says so. What no source gives is left out.
 # fmt: off
@@ -128,10 +125,8 @@ THIRD_PARTY: dict[str, Gpu] = {
         256e9, 6.000e12, dense(163.4, 653.7, 1307.4, 1307.4, 2614.9), "https://awesomeagents.ai/hardware/amd-mi325x"),
 }
 # fmt: on
-# --8<-- [end:third_party]
 
 
-# --8<-- [start:tpu]
 TPU_PAGES = "https://docs.cloud.google.com/tpu/docs"
 TPUS: dict[str, Gpu] = {  # to plan with: they have no CUDA name, and are sold by their bfloat16 alone
     "TPU v4": Gpu((), 32 * 2**30, 1.200e12, dense(0, 0, 275, 0, 0), f"{TPU_PAGES}/v4"),
@@ -139,10 +134,8 @@ TPUS: dict[str, Gpu] = {  # to plan with: they have no CUDA name, and are sold b
     "TPU v5p": Gpu((), 95e9, 2.765e12, dense(0, 0, 459, 0, 0), f"{TPU_PAGES}/v5p"),
     "TPU v6e": Gpu((), 32e9, 1.638e12, dense(0, 0, 918, 0, 0), f"{TPU_PAGES}/v6e"),
 }
-# --8<-- [end:tpu]
 
 
-# --8<-- [start:reported]
 class Reported(NamedTuple):
     """The memory that CUDA reports of a card: total_memory of torch.cuda.get_device_properties()."""
 
@@ -189,17 +182,11 @@ def capacity_bytes(name: str, gpu: Gpu) -> int:
     return int(REPORTED[name].gib * 2**30) if name in REPORTED else int(gpu.memory_bytes)
 
 
-# --8<-- [end:reported]
-
-
-# --8<-- [start:beside]
 # What a process holds beside its tensors: what flops_bytes.memory.outside counts, and memory that PyTorch's allocator
 # has reserved and cannot use. In 13 messages of full cards (snippets/hardware.py) that is 1 to 10 % of the card.
 BESIDE_TENSORS_SHARE = 0.1  # at most
-# --8<-- [end:beside]
 
 
-# --8<-- [start:links]
 class Link(NamedTuple):
     """What GPUs send over, and the cards of a machine that are linked so."""
 
@@ -233,10 +220,8 @@ LINKS = {
 # GPUs that the links of a node join, where these are not 8: a rack of GB200 is one NVLink domain of 72,
 # https://www.nvidia.com/en-us/data-center/gb200-nvl72/
 NODE_GPUS = {"GB200": 72}
-# --8<-- [end:links]
 
 
-# --8<-- [start:collectives]
 # The share of a link's rate that a collective of many bytes reaches: an assumption. NCCL's authors reckon with an
 # overhead of about 20 % on NVLink (https://github.com/NVIDIA/nccl-tests/issues/212). What is published below lies
 # between 0.65 and 0.95; where PCIe leads through the host's memory, down to 0.44.
@@ -272,4 +257,3 @@ COLLECTIVES: tuple[
     Collective("all-reduce", "RTX 4090", 4, 25.95e9, "https://github.com/tinygrad/open-gpu-kernel-modules/issues/36"),
     Collective("all-reduce", "RTX 5090", 8, 28e9, "https://github.com/NVIDIA/nccl/issues/1639"),
 )
-# --8<-- [end:collectives]

@@ -9,7 +9,6 @@ published steps without such parallelism (rates.AGREED), and as much is added he
 for a range by both ends.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -42,10 +41,8 @@ LAYER_OPERATIONS = 108
 LAUNCH_SECONDS = 54e-6
 LAUNCHED_LAYER_SECONDS = LAYER_OPERATIONS * LAUNCH_SECONDS
 ITEMSIZE = 2  # bytes of a number in 16 bits
-# --8<-- [end:setup]
 
 
-# --8<-- [start:layer]
 def has_rates(shape: object, card: str, recipe: str) -> bool:
     """Whether published rates say how long a rank computes: of layers all alike, in 16 bits, on cards of some steps."""
     return isinstance(shape, Decoder) and shape.experts == 1 and recipe != "fp32" and card_family(card) in AGREED
@@ -107,10 +104,6 @@ def pass_bytes_per_second(card: str) -> float:
     return pass_bandwidth(card, (GPUS | THIRD_PARTY)[card].bandwidth_bytes_per_second).assumed
 
 
-# --8<-- [end:layer]
-
-
-# --8<-- [start:rank]
 def rank_seconds(
     shape: Decoder,
     layout: Layout,
@@ -148,6 +141,3 @@ def slowdowns(card: str) -> tuple[float, float, float]:
 
 def slowed(seconds_by_line: Mapping[str, float], slowdown: float) -> dict[str, float]:
     return {line: slowdown * seconds for line, seconds in seconds_by_line.items()}
-
-
-# --8<-- [end:rank]

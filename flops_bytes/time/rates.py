@@ -13,7 +13,6 @@ Each is low, assumed and high. plan/step_time.py makes a step of them. The rule 
 (measurements/published/rates/first.json); added since are the rate that is sustained, and the first FlashAttention.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Iterable, Iterator
 from functools import cache
 from math import log
@@ -47,10 +46,8 @@ CARD_WITH_RATES = {  # whose matmul units a card has, with the same peak
     "V100 16GB SXM": "V100 32GB SXM",
 }
 SIZE_TABLES = {"A100": "A100 80GB PCIe", "H100": "H100 SXM", "B200": "B200"}
-# --8<-- [end:setup]
 
 
-# --8<-- [start:range]
 class Range(NamedTuple):
     """Low, assumed and high: seconds, or a rate."""
 
@@ -76,10 +73,6 @@ def spread(values: Iterable[float]) -> Range:
     return Range(ordered[0], median(ordered), ordered[-1])
 
 
-# --8<-- [end:range]
-
-
-# --8<-- [start:rates]
 def card_family(card: str) -> str:
     return next((name for name, cards in CARD_FAMILIES.items() if card.startswith(cards)), "")
 
@@ -160,10 +153,6 @@ def nearest_attention(card: str, tokens: int, heads: int) -> tuple[int, int]:
     return row[2], row[3]
 
 
-# --8<-- [end:rates]
-
-
-# --8<-- [start:matmuls]
 def linear_products(tokens: int, matrix: Matmul) -> list[tuple[int, int, int]]:
     """A linear layer's products (m × k)(k × n): forward, the input's gradient, the weights'."""
     return [
@@ -200,10 +189,6 @@ def matmul_seconds(
     return {line: sum_ranges(each) if each else Range(0, 0, 0) for line, each in by_line.items()}
 
 
-# --8<-- [end:matmuls]
-
-
-# --8<-- [start:bytes]
 class Widths(NamedTuple):
     """Bytes of a number: of the matmuls' results, of the residual path."""
 
@@ -250,6 +235,3 @@ def update_moved_bytes(recipe: str, foreach: bool) -> int:
     if foreach:  # decay 2, first moment 3, second 2 and 4, its root 2, divided 2, plus epsilon 2, the step 4
         return 6 * weight_bytes + 15 * moment_bytes
     return 2 * weight_bytes + bytes_of.gradients + 4 * moment_bytes + (bytes_of.weights if bytes_of.master else 0)
-
-
-# --8<-- [end:bytes]

@@ -4,7 +4,6 @@ Lines of two programs have no names in common, so blocks are matched by their by
 of each is told by line.
 """
 
-# --8<-- [start:setup]
 import argparse
 import json
 import sys
@@ -16,10 +15,7 @@ from typing import Any, NamedTuple
 from flops_bytes.memory.allocator import MIB
 from flops_bytes.tools.snapshot import SnapshotError, follow, line_of, mib, read
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:compare]
 class Held(NamedTuple):
     """A block at the peak."""
 
@@ -103,10 +99,6 @@ def by_line(blocks: Sequence[Held], rows: int) -> Iterator[dict[str, Any]]:
         yield {"line": None, "said": "", "requested": sum(rest), "blocks": len(rest), "each": None}
 
 
-# --8<-- [end:compare]
-
-
-# --8<-- [start:tell]
 def printed(found: dict[str, Any], names: Sequence[str]) -> Iterator[str]:
     """A comparison as lines of a terminal."""
     for letter, name, side in zip("AB", names, found["sides"], strict=True):
@@ -159,6 +151,3 @@ def main(arguments: list[str]) -> int:
     else:
         print("\n".join(printed(found, [first.name, second.name])))
     return 0
-
-
-# --8<-- [end:tell]

@@ -4,7 +4,6 @@ A trace has an event for each kernel, for each call by which the CPU launched on
 is read as a stream, one event after the other, without PyTorch; what is no such file ends in one sentence.
 """
 
-# --8<-- [start:setup]
 import argparse
 import gzip
 import json
@@ -37,10 +36,6 @@ class TraceError(ValueError):
     """What is wrong with a file, as a sentence that names it and says what to do."""
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:kinds]
 # The kind of a kernel, by its name: the first rule that finds something. What none finds is "other".
 KINDS: tuple[tuple[str, str], ...] = (
     ("collective", r"nccl|rccl|nvshmem|multimem|all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|cross_device"),
@@ -69,10 +64,6 @@ def kind_of(name: str) -> str:
     return next((kind for kind, rule in RULES if rule.search(name)), OTHER)
 
 
-# --8<-- [end:kinds]
-
-
-# --8<-- [start:events]
 class Kernel(NamedTuple):
     """A kernel, or a copy that the GPU made; times in nanoseconds of the trace's clock."""
 
@@ -120,10 +111,6 @@ class Trace(NamedTuple):
         return self.cards.get(device) or (alike.pop() if len(alike) == 1 else ("", 0))
 
 
-# --8<-- [end:events]
-
-
-# --8<-- [start:work]
 class Work(NamedTuple):
     """What an operation has to do, by its shapes."""
 
@@ -246,10 +233,6 @@ def unit_of(dtype: str, kernel: str) -> str:
     return "tf32" if dtype == "float32" and TENSOR.search(kernel) else dtype
 
 
-# --8<-- [end:work]
-
-
-# --8<-- [start:read]
 KERNELS = {"kernel": False, "Kernel": False}
 KERNELS |= dict.fromkeys(("gpu_memcpy", "gpu_memset", "Memcpy", "Memset"), True)
 LAUNCHES = {"cuda_runtime", "cuda_driver", "hip_runtime", "Runtime"}
@@ -453,10 +436,6 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text[:3000])
 
 
-# --8<-- [end:read]
-
-
-# --8<-- [start:times]
 def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The times that some of the spans cover, as spans that do not touch. They come by their starts."""
     whole: list[tuple[int, int]] = []
@@ -517,10 +496,6 @@ def delays(kernels: Sequence[Kernel], launches: Mapping[int, Launch]) -> Iterato
         busy_until = max(busy_until, kernel.end)
 
 
-# --8<-- [end:times]
-
-
-# --8<-- [start:join]
 class Done(NamedTuple):
     """An operation, and the kernels that it launched."""
 
@@ -595,10 +570,6 @@ def by_shape(done: Iterable[Done]) -> list[Row]:
     return sorted(rows, key=lambda row: (-row.seconds, row.operation, row.work))
 
 
-# --8<-- [end:join]
-
-
-# --8<-- [start:report]
 def card_of(name: str) -> tuple[str, Gpu] | None:
     """The GPU that a name means: one of gpus.py's, or what CUDA calls it."""
     for title, gpu in (GPUS | THIRD_PARTY).items():
@@ -810,9 +781,6 @@ def main(arguments: list[str]) -> int:
     if trace.misfits:
         print(f"{trace.misfits:,} events make no sense and were left out")
     return 0
-
-
-# --8<-- [end:report]
 
 
 if __name__ == "__main__":

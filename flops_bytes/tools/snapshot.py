@@ -3,7 +3,6 @@
 It is read without PyTorch, and nothing in it is run: a reader of its own takes numbers, text, lists and dicts alone.
 """
 
-# --8<-- [start:setup]
 import argparse
 import json
 import sys
@@ -34,10 +33,6 @@ class SnapshotError(ValueError):
     """What is wrong with a file, as a sentence that names it and says what to do."""
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:pickle]
 class NotPlain(Exception):
     """A pickle that does not consist of plain data, or ends too early."""
 
@@ -141,10 +136,6 @@ def plain(data: bytes) -> object:
         raise NotPlain(f"at byte {at} it ends, or takes what is not there") from None
 
 
-# --8<-- [end:pickle]
-
-
-# --8<-- [start:read]
 class Frame(NamedTuple):
     """A line of code that was running."""
 
@@ -360,10 +351,6 @@ def _first(found: object) -> dict[str, Any]:
 ACTIONS = {"snapshot", "user_defined", "oom"}  # need no address, or no size
 
 
-# --8<-- [end:read]
-
-
-# --8<-- [start:lives]
 @dataclass(eq=False)
 class Life:
     """A block, or a segment: the events between which it was there, counted from 1; 0: before them all."""
@@ -448,10 +435,6 @@ class Device:
         return Gap(requested, allocated - requested, waiting, pieces[True], pieces[False], empty)
 
 
-# --8<-- [end:lives]
-
-
-# --8<-- [start:follow]
 def follow(snapshot: Snapshot, number: int) -> Device:
     """What happened on a device: undone from the snapshot's end to the first event, and then done again."""
     events = snapshot.traces[number] if number < len(snapshot.traces) else ()
@@ -608,10 +591,6 @@ class _Follower:
         return life.size
 
 
-# --8<-- [end:follow]
-
-
-# --8<-- [start:report]
 def line_of(frames: Frames | None, skip: Iterable[str] = ("torch",)) -> str:
     """The innermost line of Python that lies in none of the packages `skip`."""
     if frames is None:
@@ -735,6 +714,3 @@ def main(arguments: list[str]) -> int:
             or "nothing was allocated, and no event recorded"
         )
     return 0
-
-
-# --8<-- [end:report]

@@ -85,7 +85,6 @@ RUNS = {
 }
 
 
-# --8<-- [start:record]
 STEPS = 2  # the second is the first that finds AdamW's state
 LIMIT_BYTES = 15 * 2**30 + 2**29  # of a card with 16 GiB, beside a CUDA context
 SNAPSHOTS = {"out_of_memory": ("first", LIMIT_BYTES), "mended": ("chunks", LIMIT_BYTES)}  # the run, on so many bytes
@@ -189,10 +188,6 @@ def main(arguments: list[str]) -> int:
     return 2
 
 
-# --8<-- [end:record]
-
-
-# --8<-- [start:recorded]
 FOLDER = Path(__file__).parent
 
 
@@ -207,8 +202,6 @@ def write_snapshot(name: str, path: Path) -> Path:
     path.write_bytes(gzip.decompress(FOLDER.joinpath(f"step_memory.{name}.pickle.gz").read_bytes()))
     return path
 
-
-# --8<-- [end:recorded]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

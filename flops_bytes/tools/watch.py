@@ -18,7 +18,6 @@ What the card's allocator had at most, and what it had reserved, are known on CU
 says what its allocator had at most.
 """
 
-# --8<-- [start:setup]
 import gc
 import json
 import os
@@ -44,10 +43,8 @@ from flops_bytes.time.gpus import GPUS, Gpu
 from flops_bytes.tools.toml import inline
 
 PEAK, NOW = "allocated_bytes.all.peak", "allocated_bytes.all.current"
-# --8<-- [end:setup]
 
 
-# --8<-- [start:trace]
 class High(NamedTuple):
     """The most that there was while a line's operations ran."""
 
@@ -126,10 +123,6 @@ def is_plain(x: Tensor) -> bool:
     return type(x) in (Tensor, torch.nn.Parameter) and x.layout == torch.strided
 
 
-# --8<-- [end:trace]
-
-
-# --8<-- [start:measured]
 class Measured(NamedTuple):
     """What a device said of the same steps; None where it cannot."""
 
@@ -167,10 +160,6 @@ class Clock:
         return [start.elapsed_time(end) / 1e3 if self.kind == "cuda" else end - start for start, end in pairs]
 
 
-# --8<-- [end:measured]
-
-
-# --8<-- [start:watch]
 class watch:  # in small letters, like torch.no_grad
     """Counts the second step in a `with` block, and measures those from the fourth on.
 
@@ -361,10 +350,6 @@ def most_allocated(profile: Any, since: int) -> int:
     return most
 
 
-# --8<-- [end:watch]
-
-
-# --8<-- [start:reading]
 def reading(
     found: Counted, said: Measured, name: str, thread: str, settings: dict[str, Any], lines: dict[str, list[int]]
 ) -> str:
@@ -416,6 +401,3 @@ def reading(
         )
         + "\n"
     )
-
-
-# --8<-- [end:reading]

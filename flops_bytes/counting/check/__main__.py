@@ -19,7 +19,6 @@ EVERY = 10  # of so many draws one is counted by PyTorch's memory tracker too
 NEEDED = ("torch", "transformers")
 
 
-# --8<-- [start:check]
 class Checked(NamedTuple):
     """One draw: what was asked, and what was planned and counted, or why it was refused."""
 
@@ -68,10 +67,6 @@ def check_draws(seed: int, draws: int) -> Iterator[Checked]:
         yield check(draw(chance), tracker=turn % EVERY == 0)
 
 
-# --8<-- [end:check]
-
-
-# --8<-- [start:tell]
 def told(asked: dict[str, Any]) -> str:
     """What was asked, as the planner's command takes it; a configuration as what its file holds."""
     written = {name: json.dumps(value) if name == "config" else str(value) for name, value in asked.items()}
@@ -111,10 +106,6 @@ def summary(found: list[Checked]) -> Iterator[str]:
         yield f"not drawn: {', '.join(names)} ({reason})"
 
 
-# --8<-- [end:tell]
-
-
-# --8<-- [start:main]
 def mistake(draws: int) -> str:
     """What keeps it from drawing, with the mend; nothing if nothing does."""
     if draws < 1:
@@ -152,4 +143,3 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-# --8<-- [end:main]

@@ -3,7 +3,6 @@
 Autocast is PyTorch's own for CPUs, on fake tensors, with CUDA's list of what stays in float32.
 """
 
-# --8<-- [start:setup]
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -50,10 +49,6 @@ class Uncountable(Exception):
     """Why a step cannot be counted here."""
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:trace]
 class Counter(Trace):
     """A trace that adds up FLOPs too, by PyTorch's own formulas."""
 
@@ -92,10 +87,6 @@ class Tracker(MemTracker):
         pass
 
 
-# --8<-- [end:trace]
-
-
-# --8<-- [start:autocast]
 @contextmanager
 def as_on_cuda(drops: bool) -> Iterator[None]:
     """What CUDA does otherwise: autocast makes powers and softmax in float32, dropout keeps a mask of bytes.
@@ -127,10 +118,6 @@ def dropped(x: Tensor) -> Tensor:
     return torch.native_dropout(x, DROPOUT_SHARE, True)[0]
 
 
-# --8<-- [end:autocast]
-
-
-# --8<-- [start:attend]
 def one_kernel(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, window: int | None = None) -> Tensor:
     """What a GPU takes, whose factors autocast casts. Of a layer with a window transformers repeats the keys."""
     if torch.is_autocast_enabled("cpu"):
@@ -160,10 +147,8 @@ def theirs_eager(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, option
 AttentionInterface.register("one_kernel", as_transformers(theirs_in_one))
 AttentionInterface.register("one_kernel_again", as_transformers(again(theirs_in_one)))
 AttentionInterface.register("eager_again", as_transformers(again(theirs_eager)))
-# --8<-- [end:attend]
 
 
-# --8<-- [start:adapters]
 class FourBit(torch.autograd.Function):
     """A product with a matrix that is unpacked for it, forward and backward, and kept packed (bitsandbytes)."""
 
@@ -237,10 +222,6 @@ def adapt(model: nn.Module, blocks: Any, asked: dict[str, Any]) -> None:
                     setattr(module, name, Packed(linear, base))
 
 
-# --8<-- [end:adapters]
-
-
-# --8<-- [start:float8]
 class LowBit(torch.autograd.Function):
     """A product of copies in few bits, each made in one kernel.
 
@@ -287,10 +268,6 @@ def multiply_in_few_bits(blocks: Any, form: Format) -> None:
         module.forward = partial(low_bit_linear, module, form)  # type: ignore[method-assign]
 
 
-# --8<-- [end:float8]
-
-
-# --8<-- [start:losses]
 class CompiledLoss(torch.autograd.Function):
     """Cross entropy as torch.compile makes it: it keeps the logits as they are, and two numbers a row."""
 
@@ -336,10 +313,6 @@ class FusedLoss(torch.autograd.Function):
         return features, of_weight, None
 
 
-# --8<-- [end:losses]
-
-
-# --8<-- [start:checkpoints]
 def policies() -> Any:
     """As torchtitan's SelectiveAC: every second mm is made again, all else that PyTorch counts as dear is kept."""
     operations: Any = get_default_op_list().compute_intensive_ops
@@ -366,10 +339,6 @@ def forget(asked: dict[str, Any], blocks: Any) -> None:
             )
 
 
-# --8<-- [end:checkpoints]
-
-
-# --8<-- [start:make]
 class Made(NamedTuple):
     """A model, and what the step asks of it."""
 
@@ -494,10 +463,6 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     return Made(model, hidden, head, missed, head.weight)
 
 
-# --8<-- [end:make]
-
-
-# --8<-- [start:step]
 class Counted(NamedTuple):
     """What a step takes."""
 
@@ -646,6 +611,3 @@ def go(made: Made, tokens: Tensor, targets: Tensor, asked: dict[str, Any]) -> No
         return made.loss(tokens, targets)
 
     (in_autocast(loss_of) if cast else loss_of)(tokens, targets).backward()
-
-
-# --8<-- [end:step]

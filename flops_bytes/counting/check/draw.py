@@ -4,7 +4,6 @@ What is not drawn stands in two tables with its reason: options that a step with
 has none of, and pairs of which one makes the other impossible to count. There a plan is unchecked.
 """
 
-# --8<-- [start:setup]
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -13,10 +12,6 @@ from typing import Any
 from flops_bytes.model.shapes import KNOWN, SHAPES, Decoder
 from flops_bytes.plan.options import OPTIONS, belongs, named_shape
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:options]
 SOURCES = {"model": 1, "config": 14, "shape": 12}  # of which one is given, and how often; named models are deep
 COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "micro_batch": 16}  # the most
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
@@ -61,10 +56,6 @@ def unknown_options() -> list[str]:
     return [name for name in OPTIONS if belongs(name, "train") and name not in named]
 
 
-# --8<-- [end:options]
-
-
-# --8<-- [start:shape]
 def between(chance: random.Random, low: float, high: float) -> int:
     """A whole number, each order of magnitude as likely."""
     return round(low * float((high / low) ** chance.random()))
@@ -133,10 +124,6 @@ def configuration(chance: random.Random, kind: str) -> dict[str, Any]:
     return found
 
 
-# --8<-- [end:shape]
-
-
-# --8<-- [start:draw]
 def mend(chance: random.Random, asked: dict[str, Any]) -> None:
     """What nothing here can count becomes what can be: see NOT_TOGETHER."""
     shape = named_shape({"model": None, "config": None, "shape": None} | asked)
@@ -205,6 +192,3 @@ def all_values() -> set[tuple[str, str]]:
         elif name in COUNTS:
             found |= {(name, "none"), (name, "more")}
     return found | {("dropout", value) for value in ("None", "0", "0.1")}
-
-
-# --8<-- [end:draw]

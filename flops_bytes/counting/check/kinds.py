@@ -4,7 +4,6 @@
 bytes are, by kind and by option.
 """
 
-# --8<-- [start:setup]
 import argparse
 import logging
 import random
@@ -45,10 +44,8 @@ logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies 
 
 Config = dict[str, Any]
 DROPOUT = ("attention_dropout", "residual_dropout", "resid_pdrop", "embd_pdrop")  # by which configurations say it
-# --8<-- [end:setup]
 
 
-# --8<-- [start:attend]
 def any_width(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: Any) -> Tensor:
     """The kernel that takes values narrower than keys."""
     groups = q.shape[1] // k.shape[1]
@@ -59,10 +56,8 @@ def any_width(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: 
 
 AttentionInterface.register("any_width", as_transformers(any_width))
 AttentionInterface.register("any_width_again", as_transformers(again(any_width)))
-# --8<-- [end:attend]
 
 
-# --8<-- [start:make]
 def has_experts(config: Config) -> bool:
     return "num_experts_per_tok" in config
 
@@ -115,10 +110,6 @@ def reenter(blocks: Any, every: int) -> None:
         block.forward = entering(block.forward)
 
 
-# --8<-- [end:make]
-
-
-# --8<-- [start:count]
 DEFAULTS: Config = {
     "batch": 1,
     "attention": "fused",
@@ -213,10 +204,6 @@ def ratio(kind: str, config: Config, tokens: int, **told: Any) -> float:
     return planned(kind, config, tokens, **told) / counted(kind, config, tokens, **told)
 
 
-# --8<-- [end:count]
-
-
-# --8<-- [start:draw]
 ROUTED = ("deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1")
 LATENT = ("deepseek_v3", "glm4_moe_lite")
 WINDOWED = ("gpt_oss", "gemma3_text", "olmo3", "mistral", "phi3")
@@ -332,4 +319,3 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-# --8<-- [end:draw]

@@ -5,7 +5,6 @@ planner, the lengths of its micro-batches if they differ, and the highest counts
 own. It needs peft beside what the checkout has. Models have the widths of ones that people train, and few layers.
 """
 
-# --8<-- [start:setup]
 import argparse
 import json
 import multiprocessing
@@ -32,10 +31,8 @@ STEPS = 3  # where all are alike: the second is the first that finds AdamW's sta
 LIMIT_SECONDS = 300  # of a process
 NEAR = 1.01  # the least capacity that does, over one that does not
 COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
-# --8<-- [end:setup]
 
 
-# --8<-- [start:draw]
 CONFIGS = (  # which transformers' modules run
     *("smollm2-360m", "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-3b", "llama-2-7b", "yi-6b", "mistral-7b-v0.3"),
     *("qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b"),
@@ -101,10 +98,6 @@ def inputs_of_adapters(recipe: str) -> str:
     return "as-activations" if recipe in IN_FLOAT32 else "float32"
 
 
-# --8<-- [end:draw]
-
-
-# --8<-- [start:refuse]
 RUNS: dict[str, tuple[tuple[Any, ...], str]] = {  # by option the values that run here, and what else would need
     "gpus": ((1,), "other cards"),
     "recipe": (("bf16", "autocast", "fp32", "bf16-master"), "a loss scaler, which asks for numbers"),
@@ -140,10 +133,6 @@ def refuse(asked: dict[str, Any], shape: Decoder) -> None:
             raise Uncountable(f"peft's adapters multiply {inputs}; give --lora-inputs {inputs}")
 
 
-# --8<-- [end:refuse]
-
-
-# --8<-- [start:step]
 def make(asked: dict[str, Any], shape: Decoder) -> Made:
     """A model on the card, each weight in its format from the start; adapters are peft's."""
     torch.set_default_dtype(torch.float32 if asked["recipe"] in IN_FLOAT32 else BFLOAT16)
@@ -235,10 +224,6 @@ def in_a_process(question: Question, capacity: int | None = None) -> dict[str, A
     return found | {"seconds": round(time.perf_counter() - began, 1)}
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:least]
 def least(question: Question) -> dict[str, Any]:
     """The counts of the run with the least capacity that does, within NEAR, and the most that does not.
 
@@ -258,10 +243,6 @@ def least(question: Question) -> dict[str, Any]:
     return found | more | {"capacity": lives, "too_small_capacity": dies}
 
 
-# --8<-- [end:least]
-
-
-# --8<-- [start:main]
 def main(arguments: list[str]) -> int:
     """Draws, runs, and prints a line each."""
     parser = argparse.ArgumentParser(prog="python -m flops_bytes.counting.check.reserved")
@@ -282,4 +263,3 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-# --8<-- [end:main]

@@ -4,7 +4,6 @@
 called as its repository is, and prints a table. What they import has to be on the PYTHONPATH.
 """
 
-# --8<-- [start:setup]
 import argparse
 import json
 import multiprocessing
@@ -36,10 +35,8 @@ from flops_bytes.counting.step_trace import Uncountable
 
 LIMIT = 600  # seconds a script
 VOCABULARY = 1000  # of random tokens
-# --8<-- [end:setup]
 
 
-# --8<-- [start:stand_ins]
 def tokens(*shape: int) -> torch.Tensor:
     return torch.randint(VOCABULARY, shape)
 
@@ -243,10 +240,6 @@ def of_nanochat() -> Iterator[None]:
             yield
 
 
-# --8<-- [end:stand_ins]
-
-
-# --8<-- [start:own]
 def train_by_transformers(version: str) -> None:
     """Hugging Face's Trainer on accelerate's FSDP, for want of a script that everyone has."""
     from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
@@ -295,10 +288,6 @@ def train_in_stages(schedule: str, cut: str) -> None:
         optimizer.zero_grad()
 
 
-# --8<-- [end:own]
-
-
-# --8<-- [start:cases]
 class Case(NamedTuple):
     """A script as torchrun would start it."""
 
@@ -401,10 +390,8 @@ CASES: dict[str, Case] = {
         "--parallelism.expert_parallel_degree 4 --activation_checkpoint.mode full",
     ),
 }
-# --8<-- [end:cases]
 
 
-# --8<-- [start:run]
 class Ran(NamedTuple):
     """What came of a script."""
 
@@ -492,4 +479,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-# --8<-- [end:run]
