@@ -489,3 +489,14 @@ def test_activations_of_the_first_pipeline_rank_are_those_of_most_micro_batches(
     each = layer_activation_bytes(LLAMA_3_8B, layout, 8192)
     assert rank_activation_bytes(LLAMA_3_8B, layout, 0, 8192) == 4 * stage_layers(32, 4)[0] * each
     assert rank_activation_bytes(LLAMA_3_8B, layout, 3, 8192) == stage_layers(32, 4)[3] * each
+
+
+@pytest.mark.parametrize("virtual", [1, 2])
+def test_a_stage_sends_its_result_on_and_a_gradient_back(virtual: int) -> None:
+    """Stage by stage: but for the first of all, which has nobody before it, and the last."""
+    layout = Layout(pipeline=4, virtual=virtual, micro_batches=4, schedule="interleaved" if virtual > 1 else "1f1b")
+    sends = [0, 0, 0, 0]
+    for stage in range(4 * virtual):
+        sends[stage % 4] += (stage < 4 * virtual - 1) + (stage > 0)
+    features = 4 * 2 * 512 * LLAMA_3_8B.d_model  # of all micro-batches, in 16 bits
+    assert [sent(LLAMA_3_8B, layout, rank, 512).pipeline for rank in range(4)] == [features * each for each in sends]
