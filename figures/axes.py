@@ -16,7 +16,7 @@ from itertools import groupby, pairwise
 from figures.svg import EXPONENTS, TONES, Box, Drawing
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH = 480  # scaled to a phone, its texts are legible still; the style sheet knows this width
 INSET = 12  # pixels from the sides of the plot to the first and the last point
 DASHES = "5 4"
 
@@ -155,7 +155,7 @@ class Names(Scale):
 
 
 class Axes:
-    """A chart 640 wide: a legend on top, below it the title of y, the plot (`height` pixels), the title of x."""
+    """A chart 480 wide: a legend on top, below it the title of y, the plot (`height` pixels), the title of x."""
 
     def __init__(self, x: Scale, y: Scale, height: float = 260) -> None:
         self.x, self.y, self.height = x, y, height

@@ -10,7 +10,12 @@ from figures.svg import Drawing
 from ledger.units import format_value
 
 KINDS = {"contiguous": 2, "strided": 4, "matmul": 1, "attention": 3}  # of published kernels, and their colours
-MARKS = {"decode": "1", "batch": "64", "prefill": "2048", "training": "16384"}  # tokens that one matrix meets at once
+MARKS = {  # tokens that one matrix meets at once, and how high its text stands, for texts are wider than the gaps
+    "decode": ("1", -8),
+    "batch": ("64", -28),
+    "prefill": ("2048", -48),
+    "training": ("16384", -68),
+}
 
 
 def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -29,19 +34,17 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         [first, ridge, last], [first * bandwidth, *2 * [peaks["bfloat16"]]], "ink", f"{labels['roof']}\u2003{limits}"
     )
     axes.plot([peaks["float32"] / bandwidth, last], 2 * [peaks["float32"]], 5)
-    axes.annotate(
-        labels["other_units"], peaks["float32"] / bandwidth, peaks["float32"], dx=-10, dy=4, anchor="end", css="muted"
-    )
-    for name, tokens in MARKS.items():
+    axes.annotate(labels["other_units"], first, peaks["float32"], dx=0, dy=4, css="muted")
+    for name, (tokens, height) in MARKS.items():
         intensity = at_once[tokens]["intensity"]
         axes.plot([intensity] * 2, [lowest, min(peaks["bfloat16"], intensity * bandwidth)], 0, dashed=True)
-        before = name == "prefill"
+        before = name in ("prefill", "training")
         axes.annotate(
             labels[name],
             intensity,
             lowest,
             dx=-6 if before else 6,
-            dy=-28 if before else -8,
+            dy=height,
             anchor="end" if before else "start",
         )
     axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=0, dy=-7, anchor="middle")

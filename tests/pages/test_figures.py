@@ -493,7 +493,7 @@ def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str
 
 H100_ROOF = {
     "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
-    "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
+    "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens, _ in roofline.MARKS.values()},
     "KERNELS": {
         "contiguous": [kernel(1, 1e12, 1e-4, 1e-4)],  # on the slope
         "strided": [kernel(1, 1e11, 1e-4, 1e-3)],
