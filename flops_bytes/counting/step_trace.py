@@ -508,7 +508,6 @@ class StepTrace(Trace):
             if x.numel() > 1:
                 self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = None
 
-    # --8<-- [start:hooks]
     def as_forward(self, closure: Any) -> Any:
         """What an optimizer calls in its step is no update."""
         if not callable(closure) or isinstance(closure, torch.optim.Optimizer):
@@ -576,5 +575,3 @@ class StepTrace(Trace):
         if parameters:
             trained = sum(x.numel() for x in parameters.values() if x.requires_grad)
             self.weights = {"all": sum(x.numel() for x in parameters.values()), "trained": trained}
-
-    # --8<-- [end:hooks]

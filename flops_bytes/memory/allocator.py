@@ -250,7 +250,6 @@ class Allocator:
                 yield block
             block = block.after
 
-    # --8<-- [start:inside]
     def _lists(self, small: bool, stream: int) -> FreeLists:
         pools = self._small if small else self._large
         if stream not in pools:
@@ -356,9 +355,6 @@ class Allocator:
             self.release(free[-1][1])
         return released >= wanted
 
-    # --8<-- [end:inside]
-
-    # --8<-- [start:expandable]
     def _grow(self, pool: FreeLists, wanted: int) -> Block:
         """A block at the lowest addresses that have room, to which pages are added as needed, in no list."""
         rooms = (self._room(at, wanted) for at in pool.unmapped)
@@ -421,8 +417,6 @@ class Allocator:
             self._drop(block)
             self._growing.remove(block.segment)
             del self.segments[block.segment]
-
-    # --8<-- [end:expandable]
 
 
 def _page(pool: FreeLists) -> int:

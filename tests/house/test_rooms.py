@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
 BOOK = Book(ROOT)
+SECTION = re.compile(r"# --8<-- \[start:([\w-]+)\]")
 PAGES = {path.stem.replace("-", "_") for path in (BOOK.docs / "en").glob("*.md")}
 
 
@@ -24,6 +26,15 @@ def test_a_snippet_is_called_as_its_page_or_lies_in_that_ones_folder(name: str) 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in BOOK.snippet_files().values()} - {BOOK.snippets}))
 def test_a_folder_holds_several(folder: Path) -> None:
     assert len([*folder.glob("*.py")]) > 1, f"one snippet alone is {folder.name}.py"
+
+
+def test_each_section_of_the_library_is_shown_on_a_page() -> None:
+    """A marker that no page quotes is a line to read for nothing."""
+    quoting = "".join(path.read_text(encoding="utf-8") for path in BOOK.docs.rglob("*.md"))
+    files = [path for room in ("flops_bytes", "published") for path in (ROOT / room).rglob("*.py")]
+    marked = [(path.relative_to(ROOT), name) for path in files for name in SECTION.findall(path.read_text("utf-8"))]
+    assert len(marked) > 5
+    assert [f"{path}:{name}" for path, name in marked if f"{path}:{name}" not in quoting] == []
 
 
 # In any book
