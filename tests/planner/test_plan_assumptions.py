@@ -7,6 +7,7 @@ import re
 import pytest
 
 from flops_bytes.files.out_of_memory import decode
+from planner.answer import answer
 from tests.conftest import ROOT, recorded
 
 EXAMPLES = recorded("plan")
@@ -52,3 +53,8 @@ def test_of_messages_it_claims_what_it_reads(language: str) -> None:
     assert "issues/35901" in footnote(language, "allocator") and "pull/13751" in footnote(language, "cached")
     for refused in ("MPS backend out of memory (MPS allocated: 9 GiB). Tried to allocate 2 GiB", "cudaMallocAsync"):
         assert decode(refused) == [] and refused.split(maxsplit=1)[0] in PAGES[language]
+
+
+def test_of_the_bound_engines_reach_from_a_quarter_to_four_fifths() -> None:
+    shown = answer({"task": "serve", "model": "llama-3-8b", "gpu": "H100 SXM"})["shown"]
+    assert (shown["reached_low"], shown["reached_high"]) == ("24", "80")
