@@ -231,7 +231,10 @@ def script(name: str, stamp: int) -> str:
     parts = (*BEFORE.get(page, ("element.js",)), page)
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
-    texts += f"const SOFTWARES={json.dumps(json.dumps(softwares(), ensure_ascii=False))};" if wanted == FILES else ""
+    if wanted == FILES:
+        style = re.sub(r"/\*.*?\*/|\n\s*", "", (PLANNER / "files.css").read_text(encoding="utf-8"))
+        data = json.dumps(softwares(), ensure_ascii=False)
+        texts += f"const STYLE={json.dumps(style)},SOFTWARES={json.dumps(data)};"
     texts += f"const CARDS={json.dumps(roofs())};" if page == "roofline.js" else ""
     return f"let {{{kept}}}=(()=>{{{of.first}\nreturn {{{names},ValueError{shared}}}}})();{jsmin(texts + rest)}"
 

@@ -20,6 +20,7 @@ class Box {
     answer.addEventListener("click", ({ target }) => target.closest(".planner-way") && this.unmarkChanged());
     this.written = element("div", { class: "planner-written" });
     this.form.after(this.written);
+    document.head.append(element("style", {}, STYLE));
     this.watch();
   }
 
