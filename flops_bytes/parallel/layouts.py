@@ -99,6 +99,7 @@ class Layout(NamedTuple):
 
 
 MOST_IN_FLIGHT = 1024  # micro-batches, each of which is gone through
+MOST_HELD_LAYERS = 512  # of a rank, layer by layer: some seconds
 
 
 def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
@@ -132,6 +133,10 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
             raise ValueError(f"stages: {told} are not {stages} of {shape.layers}; give as many")
     elif stages > shape.layers + 2 * (layout.shares == "with-ends"):
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
+    if (held := -(-shape.layers // layout.pipeline)) > MOST_HELD_LAYERS:
+        raise ValueError(
+            f"pipeline: a rank's step is gone through with {MOST_HELD_LAYERS} layers, not {held}; choose more"
+        )
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
         ranks = f"the pipeline ranks; give a multiple of {layout.pipeline}"
         raise ValueError(f"micro_batches: {layout.schedule} goes in turns of {ranks}")

@@ -112,6 +112,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"pp": 8, "loss": "chunked", "trainer": "megatron-lm"},
         "--loss: chunked, with megatron-lm, is none of that trainer's; choose plain, compiled",
     ),
+    "too deep": (
+        {"shape": "layers=1024 d_model=64 heads=8 head_dim=8 d_ff=128 vocab=257", "model": None, "tp": 8, "pp": 1},
+        "--pp: a rank's step is gone through with 512 layers, not 1024; choose more",
+    ),
     "offload": ({"tp": 8, "offload": "yes"}, "--offload: it is not derived for tensor, context, pipeline or expert"),
     "half an expert": ({"tp": 8, "etp": 2}, "--etp: 2 ranks that share an expert are not derived; give 1, or as many"),
     "whole experts": (
