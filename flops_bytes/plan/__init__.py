@@ -42,8 +42,7 @@ def plan(*, meters: Any = True, find: Any = False, tell: Any = None, **asked: An
     if is_rl:
         return with_verdict(rl.plan_grpo(stacks.read_model, **stored(told)), told)
     if parallel.is_asked(told):
-        split = {name: value for name, value in told.items() if (name, value) != ("trained", "all")}  # as it is planned
-        return layout_answer(split, bool(meters), bool(find), tell)
+        return layout_answer(told, bool(meters), bool(find), tell)
     answer = stacks.plan_model(**told)
     answer |= ways_of(told, answer, bool(meters), tell) if find else {}
     return with_meters(told, answer) if meters else answer

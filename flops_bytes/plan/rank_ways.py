@@ -242,7 +242,7 @@ def layouts_with_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool, tell: Tell | None
 ) -> list[tuple[Way, dict[str, Any]]]:
     """Of each result that a training can have the fastest layout that fits; of the first that has one, ten."""
-    told = {name: value for name, value in said.items() if value is not None and (name, value) != ("trained", "all")}
+    told = {name: value for name, value in said.items() if value is not None}
     asked = {name: value for name, value in told.items() if name != "global_batch"}
     fixed, found, why = fixed_options(said), list[LayoutWay](), ""
     a = read_options({name: value for name, value in asked.items() if name in OPTIONS})

@@ -95,7 +95,10 @@ def test_what_a_software_cannot_say_is_told() -> None:
     assert (change.edits, change.unsaid) == ([], {"offload": "yes"})
     follows = change_of([Part("a", "llama_factory", HELD["llama_factory"])], softwares(), {}, {"trained": "all"})
     assert [edit.value for edit in follows.edits] == ["full"] and follows.beside == {"recipe": "autocast"}
-    assert [name for name in NAMES if "chunks" in sayable([Part("a", name, {})], softwares())] == ["axolotl"]
+    assert [name for name in NAMES if "chunks" in sayable([Part("a", name, {})], softwares())] == [
+        "axolotl",
+        "torchtune",
+    ]
 
 
 def test_what_stands_if_nobody_says_it_is_asked_by_taking_a_key_out() -> None:

@@ -58,17 +58,19 @@ def test_what_is_listed_can_be_asked_for_and_is_as_it_says(found: dict[str, Any]
 
 
 def test_ways_of_one_clock_are_ordered_by_it(found: dict[str, Any]) -> None:
-    """What gives up all weights is as much faster beside layouts as it is at the assumed MFU."""
+    """What is not planned as a layout is as much faster beside them as it is at the assumed MFU."""
     rows = found["ways"]
     assert [row["tokens_per_second"] for row in rows] == sorted(
         (row["tokens_per_second"] for row in rows), reverse=True
     )
     (adapters,) = (row for row in rows if row["gives_up"] == ["adapters"])
-    options = {name: value for name, value in adapters["options"].items() if name not in ("trained", "chunks")}
-    alone, whole = (plan(meters=False, **FEW | options | {"trained": each}) for each in ("lora", "all"))
+    assert is_layout(adapters) and adapters["tokens_per_second"] > rows[1]["tokens_per_second"]
+    moments = next(row for row in rows if not is_layout(row))
+    options = {name: value for name, value in moments["options"].items() if name not in ("optimizer", "chunks")}
+    alone, whole = (plan(meters=False, **FEW | each) for each in (moments["options"], options))
     as_layout = plan(meters=False, **FEW | options | {"tp": 1})
     ratio = alone["tokens_per_second"] / whole["tokens_per_second"]
-    assert adapters["tokens_per_second"] / as_layout["tokens_per_second"] == pytest.approx(ratio)
+    assert moments["tokens_per_second"] / as_layout["tokens_per_second"] == pytest.approx(ratio)
 
 
 def test_of_ways_as_fast_those_that_give_up_no_less_are_needless() -> None:
@@ -199,7 +201,7 @@ def test_a_search_that_would_take_long_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_a_terminal_is_told_how_far_a_long_search_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     layout_rows(FEW | {"tp": 2}, read_model, lives=False, tell=told.append)
-    assert told[0] == "1 layouts timed" and " layouts tried, " in told[-1]
+    assert told[0].endswith(" layouts timed") and any(" layouts tried, " in each for each in told)
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
