@@ -5,7 +5,7 @@ const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not 
 const PARTS = ["weights", "gradients", "optimizer", "activations", "logits", "other"]; // of the bar, a colour each
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --find` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|trained|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --find` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const begun = (name) => globalThis.document && new Worker(import.meta.url, { type: "module", name });
 const worker = begun("answers");

@@ -32,6 +32,7 @@ const PARSERS = {
     const { parseEvents, getScalarValue } = await fetched("yaml");
     let events;
     try {
+      text = text.replace(/^([ \t]*)(?=[\]}])/gm, "$1 "); // a list may end where its key begins, as PyYAML has it
       events = parseEvents(text, {});
     } catch ({ message, reason = message, mark }) {
       refuse("YAML", reason, mark && mark.line + 1);

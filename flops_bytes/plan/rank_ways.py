@@ -241,7 +241,8 @@ def layout_rows(
 def layouts_with_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool, tell: Tell | None
 ) -> list[tuple[Way, dict[str, Any]]]:
-    """Of each result that a training can have the fastest layout that fits; of the first that has one, ten."""
+    """Of each result that a training can have the fastest layout that fits; of the first that has one, ten. If none
+    fits, the one that needs least."""
     told = {name: value for name, value in said.items() if value is not None}
     asked = {name: value for name, value in told.items() if name != "global_batch"}
     fixed, found, why = fixed_options(said), list[LayoutWay](), ""
@@ -264,7 +265,9 @@ def layouts_with_rows(
         found += [*islice(in_order(candidates, lives, tell), most)] or least_of(candidates)
     if not found:
         raise ValueError(why or "--gpus: they can share no such step; give others, or another --global-batch")
-    return [(each.way, layout_row(each, said)) for each in found]
+    fitting = [each for each in found if each.way.verdict != MISSES]
+    least = sorted(found, key=lambda each: each.way.needs_bytes)[:1]
+    return [(each.way, layout_row(each, said)) for each in fitting or least]
 
 
 def refuse_too_many(candidates: int) -> None:
