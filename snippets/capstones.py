@@ -7,6 +7,7 @@
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,22 +46,25 @@ RIGHT |= {"70B state": state_bytes, "70B activations": kept_bytes["none"]}
 # --8<-- [end:cards]
 
 # --8<-- [start:layouts]
-answer = plan(**cards, tokens="100B", price="$2.5", layouts=40)
-fastest = answer["layouts"][0]
-sharded = next(each for each in answer["layouts"] if each["data"] == 64)  # FSDP alone
+ways = plan(**cards, trained="all", optimizer="adamw", offload="no", find=True, meters=False)["ways"]
+SPLITS = ("tp", "cp", "pp")
+split = {place: [way["options"].get(name, 1) for name in SPLITS] for place, way in enumerate(ways)}
+alone = next(place for place, each in split.items() if max(each) == 1)  # FSDP alone
 found: dict[str, dict[str, Any]] = {}
-for name, layout in {"fastest": fastest, "fsdp": sharded}.items():
-    slower = layout["step_seconds"] / fastest["step_seconds"]
-    days, dollars = slower * answer["days"], slower * answer["money"]
-    found[name] = {"needs_bytes": layout["needs_bytes"], "days": days, "dollars": dollars, "mfu_share": layout["mfu"]}
-    shared = ", ".join(f"{split} {layout[split]}" for split in ("data", "tp", "cp", "pp") if layout[split] > 1)
-    print(f"{shared}: {layout['needs_bytes'] / 2**30:.0f} GiB, {days:.1f} days, {dollars:,.0f} dollars")
+for name, place in {"fastest": 0, "fsdp": alone}.items():
+    days = 100e9 / ways[place]["tokens_per_second"] / 86_400
+    found[name] = {"needs_bytes": ways[place]["needs_bytes"], "days": days, "dollars": days * 24 * 64 * 2.5}
+    shared = ", ".join(f"{kind} {ranks}" for kind, ranks in zip(SPLITS, split[place], strict=True))
+    print(
+        f"{shared}: {ways[place]['needs_bytes'] / 2**30:.0f} GiB, {days:.1f} days, {found[name]['dollars']:,.0f} dollars"
+    )
 RIGHT["70B dollars"] = found["fsdp"]["dollars"]
 # --8<-- [end:layouts]
-splits = {split: fastest[split] for split in ("data", "tp", "cp", "pp")}
-layouts_that_fit = answer["layouts_that_fit"]
+splits = dict(zip(SPLITS, split[0], strict=True))
+splits["data"] = 64 // prod(split[0])
+num_ways = len(ways)
 saved_dollars = found["fsdp"]["dollars"] - found["fastest"]["dollars"]
-del answer, fastest, sharded
+del ways
 
 
 # --8<-- [start:broken]
