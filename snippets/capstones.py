@@ -55,9 +55,8 @@ for name, place in {"fastest": 0, "fsdp": alone}.items():
     days = 100e9 / ways[place]["tokens_per_second"] / 86_400
     found[name] = {"needs_bytes": ways[place]["needs_bytes"], "days": days, "dollars": days * 24 * 64 * 2.5}
     shared = ", ".join(f"{kind} {ranks}" for kind, ranks in zip(SPLITS, split[place], strict=True))
-    print(
-        f"{shared}: {ways[place]['needs_bytes'] / 2**30:.0f} GiB, {days:.1f} days, {found[name]['dollars']:,.0f} dollars"
-    )
+    print(f"{shared}: {found[name]['needs_bytes'] / 2**30:.0f} GiB, {days:.1f} days", end=", ")
+    print(f"{found[name]['dollars']:,.0f} dollars")
 RIGHT["70B dollars"] = found["fsdp"]["dollars"]
 # --8<-- [end:layouts]
 splits = dict(zip(SPLITS, split[0], strict=True))
