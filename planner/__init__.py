@@ -290,7 +290,8 @@ def words(language: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(joined(PLANNER / f"{language}.yml"))
     if language == "en":
         found["memory"] |= tomllib.loads(joined(MESSAGES))
-        found["files"] |= tomllib.loads(joined(SENTENCES))
+        told = tomllib.loads(joined(SENTENCES))  # of which the page says those that Chinese has
+        found["files"] |= {name: told[name] for name in words("zh")["files"] if name in told}
     return found
 
 

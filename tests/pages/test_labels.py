@@ -143,7 +143,7 @@ ENGLISH_WORDS, CHINESE_WORDS = (dict(beside({**words_of(language), "errors": {}}
 
 @pytest.mark.parametrize("group", ENGLISH_WORDS)
 def test_of_two_of_the_planners_words_neither_has_the_others_text(group: str) -> None:
-    ours, theirs = ENGLISH_WORDS[group], CHINESE_WORDS[group]
+    ours, theirs = ENGLISH_WORDS[group], {k: told for k, told in CHINESE_WORDS[group].items() if k != "patterns"}
     assert sorted(ours) == sorted(theirs)
     pairs = itertools.combinations(ours, 2)
     found = {(a, b) for a, b in pairs if crossed((ours[a], ours[b]), (theirs[a], theirs[b]))}

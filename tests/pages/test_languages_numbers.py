@@ -56,19 +56,20 @@ SPELLED = re.compile(
 )
 DIGITS = "零一二三四五六七八九"
 HAN = re.compile(
-    rf"四舍五入|四分位|三角|(?:([{DIGITS[1:]}]?)(十)([{DIGITS[1:]}]?)|([{DIGITS[3:]}])(成?))(?![百千万亿十]|\d)"
+    rf"四舍五入|四分位|三角|十进制|(?:([{DIGITS[1:]}]?)(十)([{DIGITS[1:]}]?)|([{DIGITS[3:]}])(成?))(?![百千万亿十]|\d)"
 )
 
-TIMES = {3: "tripl\\w+|thrice", 4: "quadrupl\\w+"} | dict.fromkeys(range(5, 11), "never")
+TIMES = {3: "tripl\\w+|thrice", 4: "quadrupl\\w+"} | dict.fromkeys(range(5, 11), "(?!)")
 # A multiple from three up that one language alone says.
 TIMES_OTHERWISE: dict[str, Said] = {
+    "compute-for-memory.md#idea": {3},
     "experts.md#look-up": {4},
     "formulas.md#formulas": {6},
+    "gradients.md#exercises": {3, 4},
     "gradients.md#two-products": {3},
     "grpo.md#phases": {3},
     "measure-your-gpu.md#again": {3},
     "mixed-precision.md#speed": {8},
-    "number-formats.md#tf32": {7},
     "one-card.md#exercises": {3},
     "open-questions.md#cards": {10},
     "optimizers.md#sgd": {10},
@@ -80,17 +81,20 @@ TIMES_OTHERWISE: dict[str, Said] = {
 # A number from three up that one language alone says, in words: it speaks otherwise there.
 SAID_OTHERWISE: dict[str, Said] = {
     "count-your-step.md#ranks": {3},
-    "counting-flops.md#exercises": {3},
+    "capstones.md#after": {10},
     "cs336.md#bound": {6},
     "cs336.md#map": {3},
     "evidence.md#time": {10, 4, 5},
+    "experts.md#flops": {3},
     "full-ledger.md#look-up": {7},
     "full-ledger.md#remember": {3},
     "hardware.md#china": {5},
     "how-far-off.md#published": {3},
     "how-far-off.md#split": {10},
-    "measure-your-gpu.md#gigabytes": {10},
+    "many-gpus.md#gathered": {6},
+    "many-gpus.md#look-up": {5, 10},
     "number-formats.md#tf32": {7},
+    "one-card.md#exercises": {10},
     "open-questions.md#cards": {10},
     "optimizers.md#traffic": {4},
     "parallelism.md#layouts": {10},
@@ -99,6 +103,7 @@ SAID_OTHERWISE: dict[str, Said] = {
     "timing.md#recipe": {10},
     "traces.md#lines": {4},
     "traces.md#traces": {4},
+    "transformer-flops.md#exercises": {10},
 }
 # What one language says with a number and the other in words, by the section where it does.
 NUMBERS_IN_WORDS: dict[str, Said] = {

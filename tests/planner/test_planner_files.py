@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,10 @@ def box() -> Any:
 
     def run(made: str) -> Any:
         promise: Any = context.eval(f"tried(async () => {made})")
-        return json.loads(promise.get())
+        return json.loads(apart.submit(promise.get).result())
 
-    yield run
+    with ThreadPoolExecutor(1) as apart:  # a thread without a loop, as a browser's tests leave one in theirs
+        yield run
     context.close()
 
 
@@ -180,7 +182,7 @@ def test_what_is_pasted_fills_the_form_and_is_marked(page: Page, address: str, p
     paste(page, OFFLOAD, 1)
     assert value(page, "offload") == "all" and "offload" in marked(page)
     read = page.locator(".planner-read")
-    expect(read).to_contain_text("zero_optimization.sub_group_size: 1000000000.0")
+    expect(read).to_contain_text("zero_optimization.stage3_prefetch_bucket_size: auto")
     expect(read).to_contain_text("lr_scheduler_type")
     expect(page.locator(".planner-verdict").first).to_contain_text(re.compile("with room|有余量"))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

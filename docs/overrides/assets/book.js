@@ -167,11 +167,11 @@
   new MutationObserver(reach).observe(document.documentElement, { childList: true, subtree: true });
   reach(); // a page without code may have no change to come
 
-  /* Code wider than its frame, likewise: the theme sees to it when it comes into sight. Here a few milliseconds' worth of
+  /* Code and formulas wider than their frame, likewise: the theme sees to it when it comes into sight. Here a few milliseconds' worth of
      blocks at a time, when nothing else is to be done. */
   const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 200, { timeRemaining: () => 0 }));
   function reachCode() {
-    const blocks = [...document.querySelectorAll("pre > code:not([tabindex])")];
+    const blocks = [...document.querySelectorAll(":is(pre > code, div.arithmatex):not([tabindex])")];
     whenIdle(function some(rest) {
       const until = performance.now() + 6;
       do {
