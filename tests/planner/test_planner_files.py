@@ -123,7 +123,8 @@ def test_the_line_of_a_mistake_is_named(box: Any, format: str) -> None:
 def test_both_languages_have_every_sentence() -> None:
     english, chinese = (planner.words(language)["files"] for language in ("en", "zh"))
     of_the_terminal = {"no model", "no card", "no count", "unknown model", "ways", "way", "as it is", "asked"}
-    assert {*english} - {*chinese} == of_the_terminal and {*sentences()} <= {*english}
+    assert {*chinese} - {*english} == {"patterns", "reasons"} and {*english} < {*chinese}
+    assert {*sentences()} - {*english} == of_the_terminal
     for name, text in chinese.items():
         if isinstance(text, str):
             assert sorted(re.findall(r"\{\w+\}", text)) == sorted(re.findall(r"\{\w+\}", english[name])), name
