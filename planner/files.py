@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flops_bytes.files.content import Content
-from flops_bytes.files.interpret import Part, Software, interpret
-from flops_bytes.files.out_of_memory import decode
-from flops_bytes.files.run import SMALL, Row, asked_of, facts_beside, flags, parts_of, problems_of, rows_of
+from flops_bytes.files.interpret import Part, Software
+from flops_bytes.files.run import SMALL, Row, Run, flags, problems_of, read_run, rows_of
 from flops_bytes.files.write import NOT_WRITTEN, REMOVED, change_of, lines_of, sayable
 from flops_bytes.plan.options import OPTIONS, TRAINED, read_option
 from flops_bytes.plan.parallel import PARALLEL
@@ -30,24 +29,27 @@ def read_files(files: list[dict[str, Any]], data: Mapping[str, Software], given:
 
     Raises ValueError that names the file.
     """
-    contents = [Content(each["path"], each["kind"], each["text"], each["table"]) for each in files]
-    told = [one for each in contents if each.kind == "message" for one in decode(each.text)]
-    parts, config = parts_of([each for each in contents if each.kind == "table"], data)
-    reading = interpret(parts, data, facts_beside(parts, config))
-    texts = {each.path: each.text for each in contents}
-    asked = asked_of(reading, config, told, {name: value for name, value in given.items() if name == "gpu"})
-    problems = list(problems_of(parts, reading, asked, given, texts, data))
+    run = run_of(files, data, {name: value for name, value in given.items() if name == "gpu"})
+    asked, config, problems = run.asked, run.config, list(problems_of(run, given, data))
     fields = fields_of(asked, all(row.sentence != "unknown model" for row in problems))
     return {
-        "rows": [as_table(row) for row in rows_of(parts, reading, config, asked, texts, data)],
+        "rows": [as_table(row) for row in rows_of(run, data)],
         "problems": [as_table(row) for row in problems if row.sentence not in OF_THE_FORM],
         "fields": fields | ({"config": config.text} if config else {}),
         "flags": {name: flags({name: value}, config) for name, value in asked.items() if matters(name, value)},
         "small": [name for name in asked if name in SMALL],
         "layout": [name for name in asked if name in PARALLEL],
         "alone": "gpus" not in asked and asked.get("zero", "0") == "0",
-        "read": len(parts) > 0 or config is not None,
+        "read": len(run.parts) > 0 or config is not None,
     }
+
+
+def run_of(files: list[dict[str, Any]], data: Mapping[str, Software], given: Mapping[str, Any]) -> Run:
+    """The run of files as the page has them; a message has no format."""
+    contents = [
+        Content(each["path"], each["kind"], each["text"], each["table"], each.get("format", "")) for each in files
+    ]
+    return read_run(contents, data, given)
 
 
 def write_files(
@@ -55,20 +57,18 @@ def write_files(
 ) -> dict[str, Any] | None:
     """The lines of each file that ask for what the form's fields ask, where that is not what the files do; and what
     they cannot say, and what else follows. None where the form asks for no more than they do."""
-    contents = [Content(each["path"], each["kind"], each["text"], each["table"]) for each in files]
-    parts, config = parts_of([each for each in contents if each.kind == "table"], data)
-    more = facts_beside(parts, config)
-    before = fields_of(asked_of(interpret(parts, data, more), config, [], {}), is_known=True)
+    run = run_of([each for each in files if each["kind"] == "table"], data, {})
+    before = fields_of(run.asked, is_known=True)
     changed = changed_options(fields, before, sayable([Part("", name, {}) for name in data], data))
-    if not parts or not changed:
+    if not run.parts or not changed:
         return None
-    change = change_of(parts, data, more, changed)
+    change = change_of(run.parts, data, run.more, changed)
     told = []
     for each in files:
         mine = [edit for edit in change.edits if edit.file == each["path"]]
         if mine:
             removed = [edit.key for edit in mine if edit.value == REMOVED]
-            told.append({"file": each["path"], "lines": lines_of(each["format"], mine), "removed": removed})
+            told.append({"file": each["path"], "lines": lines_of(run.formats[each["path"]], mine), "removed": removed})
     return {"files": told, "cannot": flags(change.unsaid, None), "beside": flags(change.beside, None)}
 
 

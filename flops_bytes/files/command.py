@@ -4,13 +4,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import wrap
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
-from flops_bytes.files.content import FORMATS, Content, content_of, message_words
-from flops_bytes.files.formats import formats_of, line_of
-from flops_bytes.files.interpret import Part, interpret
+from flops_bytes.files.content import Content, content_of, message_words
+from flops_bytes.files.formats import line_of
+from flops_bytes.files.interpret import Part
 from flops_bytes.files.out_of_memory import PARTS, decode
-from flops_bytes.files.run import SMALL, Row, asked_of, facts_beside, flags, parts_of, problems_of, rows_of, shown
+from flops_bytes.files.run import SMALL, Row, Run, flags, problems_of, read_run, rows_of, shown
 from flops_bytes.files.software import sentences, softwares
 from flops_bytes.files.write import NOT_WRITTEN, REMOVED, change_of, lines_of, sayable
 from flops_bytes.plan import plan
@@ -75,53 +75,27 @@ def command_of(kind: str) -> Callable[[list[str]], int]:
 def answer(contents: list[Content], rest: list[str]) -> int:
     """Says what was read, and plans it."""
     given, as_json = options_in(rest), "--json" in rest
-    told = [one for each in contents if each.kind == "message" for one in decode(each.text)]
     tables = [each for each in contents if each.kind == "table"]
     out = sys.stderr if as_json else sys.stdout  # which is for programs
     for line in [line for each in contents if each.kind == "message" for line in message_lines(each)]:
         print(line, file=out)
     if not tables and not rest:
         return 0
-    data = softwares()
-    parts, config = parts_of(tables, data)
-    reading = interpret(parts, data, facts_beside(parts, config))
-    texts = {each.path: each.text for each in contents}
-    asked = asked_of(reading, config, told, given)
-    for line in reading_lines(list(rows_of(parts, reading, config, asked, texts, data))):
+    run = read_run(contents, softwares(), given)
+    for line in reading_lines(list(rows_of(run, softwares()))):
         print(line, file=out)
-    if problems := [sentence(row) for row in problems_of(parts, reading, asked, given, texts, data)]:
+    if problems := [sentence(row) for row in problems_of(run, given, softwares())]:
         raise ValueError("\n             ".join(problems))
 
     def where(name: str) -> str:
-        each = next((each for each in reading.said if name in each.options and each.file), None)
-        return f"{each.file}, {place(line_of(texts[each.file], each.key))}{shown(each)}: " if each else ""
+        each = next((each for each in run.reading.said if name in each.options and each.file), None)
+        return f"{each.file}, {place(line_of(run.texts[each.file], each.key))}{shown(each)}: " if each else ""
 
-    asked, status = planned(asked, given, [each for each in rest if each != "--find" or as_json], out, where)
+    asked, status = planned(run.asked, given, [each for each in rest if each != "--find" or as_json], out, where)
     if not as_json and tables:
-        run = Run(parts, config, facts_beside(parts, config), {each.path: format_of(each) for each in tables})
         for line in written_lines(run, asked, given, "--find" in rest):
             print(line)
     return status
-
-
-class Run(NamedTuple):
-    """The files of a run: what they say, what is known beside them, and the format of each."""
-
-    parts: list[Part]
-    config: Content | None
-    more: dict[str, Any]
-    formats: dict[str, str]
-
-
-def format_of(content: Content) -> str:
-    """The format in which a table was read."""
-    for name in formats_of(content.path, content.text):
-        try:
-            FORMATS[name](content.text)
-        except ValueError:
-            continue
-        return name
-    return "yaml"
 
 
 def options_in(rest: list[str]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Content(NamedTuple):
     kind: str
     text: str = ""
     table: Mapping[str, Any] = {}
+    written_in: str = ""  # json, toml or yaml, of a table
 
 
 def content_of(path: str) -> Content:
@@ -51,7 +52,7 @@ def content_of(path: str) -> Content:
     problems: dict[str, str] = {}
     for name in formats_of(path, text):
         try:
-            return Content(path, "table", text, FORMATS[name](text))
+            return Content(path, "table", text, FORMATS[name](text), name)
         except NotThisFormat as error:
             problems[name] = str(error)
     if decode(text):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from flops_bytes.files.content import Content
 from flops_bytes.files.formats import flatten, line_of
-from flops_bytes.files.interpret import Part, Reading, Said, Software, words
-from flops_bytes.files.out_of_memory import TOOLS
+from flops_bytes.files.interpret import Part, Reading, Said, Software, interpret, words
+from flops_bytes.files.out_of_memory import TOOLS, decode
 from flops_bytes.model.presets import PRESETS, known
 from flops_bytes.model.shapes import SHAPES, abbreviated
 from flops_bytes.plan.options import OPTIONS, ROWS
@@ -27,6 +27,18 @@ FEW_KEYS = 8  # of which a mark says enough; of more several do
 SMALL: tuple[str, ...] = ("update", "reentrant", "sharding_by", "reduce_bucket", "lora_dropout", "layers", "attention")
 SMALL += ("matmuls", "overlap_tp", "lora_on", "loss")
 NEAR = 0.02  # of a card's memory, which messages round
+
+
+class Run(NamedTuple):
+    """The files of a run, and what they ask of the planner."""
+
+    parts: list[Part]
+    config: Content | None
+    more: dict[str, Any]  # what rules ask for beside the files
+    reading: Reading
+    asked: dict[str, Any]
+    texts: dict[str, str]  # by file
+    formats: dict[str, str]
 
 
 class Row(NamedTuple):
@@ -144,19 +156,22 @@ def card_of(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"gpu": nearest} if off[nearest] < NEAR else {}
 
 
+def read_run(contents: list[Content], data: Mapping[str, Software], given: Mapping[str, Any]) -> Run:
+    """What tables and messages ask of the planner, but for what is `given`. Raises ValueError that names the file."""
+    told = [one for each in contents if each.kind == "message" for one in decode(each.text)]
+    parts, config = parts_of([each for each in contents if each.kind == "table"], data)
+    more = facts_beside(parts, config)
+    reading = interpret(parts, data, more)
+    texts, formats = {each.path: each.text for each in contents}, {each.path: each.written_in for each in contents}
+    return Run(parts, config, more, reading, asked_of(reading, config, told, given), texts, formats)
+
+
 # What was read
 
 
-def rows_of(
-    parts: list[Part],
-    reading: Reading,
-    config: Content | None,
-    asked: Mapping[str, Any],
-    texts: Mapping[str, str],
-    data: Mapping[str, Software],
-) -> Iterator[Row]:
+def rows_of(run: Run, data: Mapping[str, Software]) -> Iterator[Row]:
     """What each key means here: what is planned with, what costs nothing, warnings; then the softwares' defaults."""
-    read = reading.said
+    parts, config, asked, texts, read = run.parts, run.config, run.asked, run.texts, run.reading.said
     for file in dict.fromkeys([part.file for part in parts]):
         yield Row("file", file, why=" and ".join([data[part.software]["name"] for part in parts if part.file == file]))
         mine = [each for each in read if each.file == file]
@@ -181,22 +196,16 @@ def rows_of(
         yield Row("card", means=asked["gpu"])
 
 
-def problems_of(
-    parts: list[Part],
-    reading: Reading,
-    asked: Mapping[str, Any],
-    given: Mapping[str, Any],
-    texts: Mapping[str, str],
-    data: Mapping[str, Software],
-) -> Iterator[Row]:
+def problems_of(run: Run, given: Mapping[str, Any], data: Mapping[str, Software]) -> Iterator[Row]:
     """What keeps these files from being planned, each with its mend."""
-    for said in reading.refused:
+    asked, texts = run.asked, run.texts
+    for said in run.reading.refused:
         if not any(name in given for name in said.options):
             line = line_of(texts.get(said.file, ""), said.key)
             yield Row("refused" if said.file else "refusal", said.file, line, shown(said), why=said.text)
     both = {**asked, **given}
     if "zero" not in both:
-        yield from files_asked_for(parts, texts, data)
+        yield from files_asked_for(run.parts, texts, data)
     model = str(asked.get("model", ""))
     if model and not known(model):
         yield Row("unknown model", key=abbreviated(model))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.files.command import format_of, main
+from flops_bytes.files.command import main
 from flops_bytes.files.content import FORMATS
 from flops_bytes.files.formats import flatten
 from flops_bytes.files.interpret import Part, interpret, words
@@ -41,10 +41,10 @@ def test_lines_of_a_collected_file_read_back_as_they_are_wanted(tmp_path: Path, 
         held = [dict(part.held) for part in parts]
         for n, part in enumerate(parts):
             mine = [edit for edit in change.edits if (edit.file, edit.software) == (part.file, part.software)]
-            text = "\n".join(lines_of(format_of(one), mine))
+            text = "\n".join(lines_of(one.written_in, mine))
             if text:
-                text = f"{{{text}}}" if format_of(one) == "json" else text
-                held[n] |= flatten(FORMATS[format_of(one)](text))
+                text = f"{{{text}}}" if one.written_in == "json" else text
+                held[n] |= flatten(FORMATS[one.written_in](text))
             for edit in mine:
                 if edit.value == REMOVED:
                     del held[n][edit.key]
