@@ -107,6 +107,7 @@ SCRIPTS = {  # each with what it asks of Python; the next wait until somebody pa
 }
 PARSERS = {"planner-yaml.js": "js-yaml.umd.min.js", "planner-toml.js": "smol-toml.cjs"}  # which that fetches
 BEFORE = {"stacks.js": (), "files.js": ("element.js", "parsers.js")}  # of a script's own; the others need the first
+BEFORE |= dict.fromkeys(("layer.js", "roofline.js"), ("element.js", "live.js"))
 TEXTS = {
     "memory.js": "memory",
     "files.js": "files",

@@ -30,8 +30,7 @@ function size(bytes) {
 }
 
 export default function (place) {
-  const words = WORDS[document.documentElement.lang.slice(0, 2)] ?? WORDS.en;
-  const counted = (n) => (n < 1e4 && words === WORDS.zh ? `${n}` : n.toLocaleString("en")); // four digits have no comma in Chinese
+  const words = ownWords();
   const pick = (label, names, at) => {
     const made = element("select", { "aria-label": label }, ...names.map((name, value) => element("option", { value }, name)));
     made.value = at;
@@ -52,7 +51,7 @@ export default function (place) {
       bytes.textContent = size(kept[n]);
     });
     const values = { layer: size(whole), n: LAYERS[model.value], all: size(LAYERS[model.value] * whole) };
-    told.textContent = words.said.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+    told.textContent = filled(words.said, values);
   };
   const form = element("form", { class: "live-layer", "aria-label": words.title }, element("style", {}, STYLE), element("b", {}, words.title),
     element("span", {}, words.model), model, element("span", {}, words.attention), kind,

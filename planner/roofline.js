@@ -43,8 +43,7 @@ const across = (intensity) => LEFT + ((WIDE - 2 * LEFT) * Math.log10(intensity /
 const up = (rate) => FLOOR - ((FLOOR - 14) * Math.log10(rate / 1e12)) / Math.log10(4000);
 
 export default function (place) {
-  const words = WORDS[document.documentElement.lang.slice(0, 2)] ?? WORDS.en;
-  const counted = (n) => (n < 1e4 && words === WORDS.zh ? `${n}` : n.toLocaleString("en")); // four digits have no comma in Chinese
+  const words = ownWords();
   const drawn = (name, attributes, text = "") => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -61,7 +60,7 @@ export default function (place) {
       tokens: counted(tokens), intensity: Number(found.intensity.toPrecision(3)), bound: words.bound[Number(found.arithmetic > found.bytes)],
       arithmetic: short(found.arithmetic, SECONDS), bytes: short(found.bytes, SECONDS), rate: short(found.rate, RATES), share: Number((100 * found.share).toPrecision(2)),
     };
-    told.textContent = words.said.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+    told.textContent = filled(words.said, values);
     input.setAttribute("aria-valuetext", values.tokens);
     svg.setAttribute("aria-label", told.textContent);
     svg.replaceChildren(
