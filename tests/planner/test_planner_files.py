@@ -49,8 +49,7 @@ def encoded(value: Any) -> Any:
     return [encoded(each) for each in value] if isinstance(value, list | tuple) else f"'{value}"
 
 
-@pytest.fixture(scope="module")
-def box() -> Any:
+def script_with_parsers() -> Any:
     """The script as it is sent, without a page, and its parsers."""
     script = planner.script("planner-files.js", 0).replace("export default function", "const take=function")
     script = script.replace("import(`./planner-${name}.js`)", "Promise.resolve({default: MODULES[name]})")
@@ -60,14 +59,22 @@ def box() -> Any:
         module = planner.parser(file).replace("export default exports", "return exports")
         context.eval(f"globalThis.MODULES ??= {{}}; MODULES.{name} = (() => {{{module}}})(); undefined")
     context.eval(script + ENCODE + "undefined")
+    return context
 
-    def run(made: str) -> Any:
-        promise: Any = context.eval(f"tried(async () => {made})")
-        return json.loads(apart.submit(promise.get).result())
 
-    with ThreadPoolExecutor(1) as apart:  # a thread without a loop, as a browser's tests leave one in theirs
-        yield run
-    context.close()
+@pytest.fixture(scope="module")
+def box() -> Any:
+    """Runs a line in it, in a thread of its own: MiniRacer waits for a promise on the loop of the thread that made it,
+    and the loop that a browser's tests leave in theirs stands still."""
+    with ThreadPoolExecutor(1) as apart:
+        context = apart.submit(script_with_parsers).result()
+
+        def settled(made: str) -> Any:
+            promise: Any = context.eval(f"tried(async () => {made})")
+            return promise.get()
+
+        yield lambda made: json.loads(apart.submit(settled, made).result())
+        apart.submit(context.close).result()
 
 
 def as_js(value: Any) -> str:
