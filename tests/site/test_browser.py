@@ -211,8 +211,9 @@ def visit(window: BrowserContext, address: str) -> Iterator[Visit]:
     page.close()
 
 
-WIDE_CODE_CAN_BE_REACHED = """() => [...document.querySelectorAll("pre > code")].every(
-    (code) => code.scrollWidth <= code.clientWidth || code.tabIndex === 0)"""
+WIDE_BLOCKS_CAN_BE_REACHED = """() => document.fonts.status === "loaded"
+  && [...document.querySelectorAll("pre > code, div.arithmatex")].every(
+    (block) => block.scrollWidth <= block.clientWidth || block.tabIndex === 0)"""
 SCHEMES: dict[str, Scheme] = {"": "light", "zh/": "dark"}
 # Contrast takes most of axe's time, and depends on looks alone: of all texts that look alike it judges the first, and
 # none that looks like one that has passed on another page. Elements look alike if they and all around them have the
@@ -265,7 +266,7 @@ def axe() -> Axe:
 
 def violations(page: Page, passed: set[int]) -> list[str]:
     """What axe finds on a page; looks that have passed are not judged again, and those that pass are added to them."""
-    page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
+    page.wait_for_function(WIDE_BLOCKS_CAN_BE_REACHED)
     looks = page.evaluate(LOOKS_ALIKE, [*passed])
     found = axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     if not found:
@@ -332,7 +333,7 @@ def test_a_page_is_whole(visit: Visit, address: str, judged: set[str], path: str
     page.emulate_media(color_scheme=SCHEMES[language])
     page.set_viewport_size(DESK)
     page.goto(address + language + path)
-    page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
+    page.wait_for_function(WIDE_BLOCKS_CAN_BE_REACHED)
     if language + path in judged:
         assert violations(page, PASSED) == []
     page.set_viewport_size(PHONE)

@@ -254,7 +254,7 @@
     }
   }
 
-  const ready = () => { start(); unfold(); reachCode(); lead(); plan(); };
+  const ready = () => { start(); unfold(); document.fonts.ready.then(reachCode); lead(); plan(); };
   if (window.document$) window.document$.subscribe(ready); // also after instant navigation
   else addEventListener("DOMContentLoaded", ready);
 })();
