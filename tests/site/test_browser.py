@@ -337,5 +337,8 @@ def test_a_page_is_whole(visit: Visit, address: str, judged: set[str], path: str
     if language + path in judged:
         assert violations(page, PASSED) == []
     page.set_viewport_size(PHONE)
+    for live in page.locator("[data-live]").all():
+        live.scroll_into_view_if_needed()
+        page.wait_for_function("(place) => place.children.length", arg=live.element_handle())
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert mistakes == []

@@ -81,6 +81,6 @@ export default function (place) {
   svg.addEventListener("pointerdown", point);
   input.addEventListener("input", show);
   place.replaceChildren(make("style", {}, STYLE), make("div", { class: "live-step", role: "group", "aria-label": words.title },
-    input, title, make("table", {}, make("thead", {}, row("th", ["GiB", ...words.ways])), body)));
+    input, title, make("table", { class: "live-lines" }, make("thead", {}, row("th", ["GiB", ...words.ways])), body)));
   show();
 }
