@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from figures.svg import EXPONENTS, TONES, Box, Drawing
+from figures.svg import EXPONENTS, TONES, Box, Drawing, text_width
 from ledger.units import format_value
 
-WIDTH = 480  # scaled to a phone, its texts are legible still; the style sheet knows this width
+WIDTH = 480  # scaled to a phone, its texts are legible still
 INSET = 12  # pixels from the sides of the plot to the first and the last point
 DASHES = "5 4"
 
@@ -27,13 +26,6 @@ Colour = int | str
 def power_of_ten(power: int) -> str:
     """A power of ten as all charts print it: 10⁻³, 1, 10, 10⁶."""
     return {0: "1", 1: "10"}.get(power) or "10" + str(power).translate(str.maketrans("-0123456789", EXPONENTS))
-
-
-def text_width(text: str) -> float:
-    """Pixels that a text may take in any font: a Chinese character is as wide as high, a capital less, others half."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    capitals = sum(map(str.isupper, text))
-    return 14 * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
 
 
 class Scale:
