@@ -56,7 +56,7 @@ def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.rect(x, y, width, high, f"fill-{colour}")
             if width > 45:  # has room for three digits
                 percent = format_value(width / WIDTH, "share", ".1f%", labels["language"])
-                drawing.text(min(x + width / 2, WIDTH - 24), y + 22, percent, upon(str(colour)), anchor="middle")
+                drawing.text(min(x + width / 2, WIDTH - 25), y + 22, percent, upon(str(colour)), anchor="middle")
             x += width
         top = y + high
     drawing.resize(top)

@@ -29,7 +29,7 @@ DIGITS = str.maketrans(EXPONENTS, "−0123456789")
 def text_width(text: str) -> float:
     """Pixels that a text may take in any font: a Chinese character is as wide as high, a capital less, others half."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    capitals = sum(map(str.isupper, text))
+    capitals = sum(letter.isupper() or letter == "%" for letter in text)
     return 14 * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
 
 

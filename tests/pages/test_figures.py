@@ -567,7 +567,7 @@ def test_two_steps_of_gpt2_are_stacked_by_kind_below_what_is_reserved() -> None:
     assert [(floor - y) / unit for _, y in reserved] == pytest.approx(kinds["reserved"], abs=0.02)
     (between,) = [line[0][0] for line in lines if line[0][0] == line[1][0]]
     sides = [right for _, right, *_ in chart.bars(chart.colours["weights"])]
-    assert between == pytest.approx(sides[1], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
+    assert between == pytest.approx(sides[1], abs=0.5) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))
 
 
@@ -595,7 +595,8 @@ def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -
     (wanted,) = chart.bars("ink")
     assert (wanted[3], wanted[3] - wanted[2]) == pytest.approx((floor, 4 * unit), abs=0.1)
     (limit,) = [line[0][1] for line in chart.lines("ink") if line[0][1] == line[1][1] and line[0][1] < floor]
-    assert wanted[2] < limit < chart.place("wanted")[1] < wanted[3] and chart.place("wanted")[0] < wanted[0]
+    assert wanted[2] < limit < wanted[3]
+    assert chart.place("wanted") == pytest.approx((wanted[1], wanted[2] - 6), abs=0.5)
     (between,) = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
     assert between == pytest.approx(wanted[0], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))
