@@ -237,7 +237,7 @@ class Axes:
             height = self.place_y(y)
             self._line([(self.left, height), (self.right, height)], colour, dashed)
             x = self.right if at == "end" else self.left + 4
-            self.drawing.text(x, height + 18 if below else height - 6, text, "muted", anchor=at)
+            self.drawing.text(x, height + 18 if below else height - 6, text, "muted over", anchor=at)
 
         self._marks.append(mark)
 
@@ -267,10 +267,10 @@ class Axes:
     def annotate(
         self, text: str, x: float, y: float, *, dx: float = 8, dy: float = 5, anchor: str = "start", css: str = "ink"
     ) -> None:
-        """A text beside a point, so many pixels to the right and below."""
+        """A text beside a point, so many pixels to the right and below; the lines behind it end around its letters."""
         self._enter("", "", 0, False, (x,), (y,))
         self._marks.append(
-            lambda: self.drawing.text(self.place_x(x) + dx, self.place_y(y) + dy, text, css, anchor=anchor)
+            lambda: self.drawing.text(self.place_x(x) + dx, self.place_y(y) + dy, text, f"{css} over", anchor=anchor)
         )
 
     def place_x(self, number: float) -> float:

@@ -103,7 +103,7 @@ def attention(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     side = 118.0  # pixels of T
     thin = side * sizes["Q"] / sizes["T"]
     square, strip = f"{sizes['T']:,} × {sizes['T']:,}", f"{sizes['T']:,} × {sizes['Q']:,}"
-    drawing = Drawing(340, 370)
+    drawing = Drawing(340, 382)
     right = 180.0
 
     def triangle(top: float, css: str) -> None:
@@ -123,9 +123,9 @@ def attention(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(right + 8, top + side - 10, labels["earlier"], "paper")
     drawing.text(right + side - 6, top + 20, labels["later"], "muted", anchor="end")
     drawing.text(8, top + side + 20, labels["strips"].format(shape=strip), "muted")
-    drawing.path(f"M{right + side / 2:g} {top + side + 6:g}v34m-4 -6l4 6l4 -6")
-    drawing.text(right + side / 2 - 10, top + side + 34, labels["softmax"], anchor="end")
-    top += side + 66
+    drawing.path(f"M{right + side / 2:g} {top + side + 6:g}v44m-4 -6l4 6l4 -6")
+    drawing.text(right + side / 2 - 10, top + side + 44, labels["softmax"], anchor="end")
+    top += side + 78
     middle = top + side / 2 + 5
     triangle(top, "fill-activations")
     for name, x in ((labels["result"], right - 40), ("V", right + side + 26)):
