@@ -150,9 +150,11 @@ def tiles(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for box in lower
         if box[1] < top + row * cell or (box[1] < top + row * cell + 1 and box[0] < left + column * cell)
     ]
-    drawing.rects(done, "muted", fill_opacity=0.4)
+    drawing.rects(done, "stroke-muted")  # computed, and gone
     drawing.add("rect", "stroke-muted", x=left, y=top, width=side, height=side, stroke_dasharray=DASHES)
     drawing.rect(left + column * cell, top + row * cell, cell - 2, cell - 2, "ink")
+    y, end = top + (row + 0.5) * cell - 1, left + (row + 1) * cell - 4  # the diagonal, where the row's last tile ends
+    drawing.path(f"M{left + (column + 1) * cell + 2:g} {y:g}H{end:g}m-6 -4l6 4l-6 4")
     drawing.text(left + side - 4, top + 20, labels["later"], "muted", anchor="end")
     drawing.text(left + side / 2, top + side + 38, labels["square"].format(n=f"{sizes['T']:,}"), "muted", "middle")
     box = top + side + 54

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from figures.svg import EXPONENTS, TONES, Box, Drawing
+from figures.svg import EXPONENTS, TONES, Box, Drawing, text_width
 from ledger.units import format_value
 
-WIDTH = 480  # scaled to a phone, its texts are legible still; the style sheet knows this width
+WIDTH = 480  # scaled to a phone, its texts are legible still
 INSET = 12  # pixels from the sides of the plot to the first and the last point
 DASHES = "5 4"
 
@@ -27,13 +26,6 @@ Colour = int | str
 def power_of_ten(power: int) -> str:
     """A power of ten as all charts print it: 10⁻³, 1, 10, 10⁶."""
     return {0: "1", 1: "10"}.get(power) or "10" + str(power).translate(str.maketrans("-0123456789", EXPONENTS))
-
-
-def text_width(text: str) -> float:
-    """Pixels that a text may take in any font: a Chinese character is as wide as high, a capital less, others half."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    capitals = sum(map(str.isupper, text))
-    return 14 * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
 
 
 class Scale:
@@ -245,7 +237,7 @@ class Axes:
             height = self.place_y(y)
             self._line([(self.left, height), (self.right, height)], colour, dashed)
             x = self.right if at == "end" else self.left + 4
-            self.drawing.text(x, height + 18 if below else height - 6, text, "muted", anchor=at)
+            self.drawing.text(x, height + 18 if below else height - 6, text, "muted over", anchor=at)
 
         self._marks.append(mark)
 
@@ -275,10 +267,10 @@ class Axes:
     def annotate(
         self, text: str, x: float, y: float, *, dx: float = 8, dy: float = 5, anchor: str = "start", css: str = "ink"
     ) -> None:
-        """A text beside a point, so many pixels to the right and below."""
+        """A text beside a point, so many pixels to the right and below; the lines behind it end around its letters."""
         self._enter("", "", 0, False, (x,), (y,))
         self._marks.append(
-            lambda: self.drawing.text(self.place_x(x) + dx, self.place_y(y) + dy, text, css, anchor=anchor)
+            lambda: self.drawing.text(self.place_x(x) + dx, self.place_y(y) + dy, text, f"{css} over", anchor=anchor)
         )
 
     def place_x(self, number: float) -> float:
@@ -366,12 +358,12 @@ class Axes:
             ends = [min(max(end, along.low), along.high) for end in (start, start + size)]
             x1, x2 = sorted(map(self.place_x, sides if across is self.x else ends))
             y1, y2 = sorted(map(self.place_y, ends if across is self.x else sides))
-            return x1, y1, x2 - x1, y2 - y1
+            lap = 0.4 if thickness == 1 else 0  # of bars that touch: between blurred sides the page would shine through
+            return x1, y1, x2 - x1 + lap, y2 - y1
 
         def mark() -> None:
-            self.drawing.rects(
-                (box(place, start, size) for place, start, size in bars if size), _fill(colour), fill_opacity=alpha
-            )
+            boxes = (box(place, start, size) for place, start, size in bars if size)
+            self.drawing.rects(boxes, _fill(colour), fill_opacity=alpha)
 
         self._marks.append(mark)
 

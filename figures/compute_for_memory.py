@@ -84,7 +84,7 @@ def over_time(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.line(0, floor, 340, floor)
         if edge:
             drawing.add("line", "stroke-ink", x1=0, y1=floor - edge, x2=340, y2=floor - edge, stroke_dasharray=DASHES)
-            drawing.text(338, floor - edge - 4, labels["card"], "muted", anchor="end")
+            drawing.text(338, floor - edge - 6, labels["card"], "muted", anchor="end")
         top = floor + 28
     middle = left + column * (len(parts) / 2 - 1)
     for at, word, anchor in ((left, "forward", "start"), (middle, "loss", "middle"), (left + wide, "backward", "end")):

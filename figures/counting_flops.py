@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import text_width
 from figures.svg import Drawing, upon
 from ledger.units import format_value
 
-WIDTH = 640
-CELL = 26
+WIDTH = 340
+CELL = 17
 
 
 def product(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -19,7 +18,7 @@ def product(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     row, column = m // 2, p // 2
     drawing = Drawing(WIDTH, 24 + CELL * max(m, n) + 74)
     middle = 24 + CELL * max(m, n) / 2
-    x = 4.0
+    x = 2.0
     for rows, columns, name, sign, chosen in (  # chosen: the row and column to colour, None for all of them
         (m, n, "m × n", "·", (row, None)),
         (n, p, "n × p", "=", (None, column)),
@@ -36,10 +35,10 @@ def product(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.rect(left, y, CELL, CELL, "stroke-muted")
         drawing.text(x + columns * CELL / 2, top - 8, name, "muted", anchor="middle")
         x += columns * CELL
-        drawing.text(x + 26, middle + 6, sign, anchor="middle", size=20)
-        x += 52
+        drawing.text(x + 15, middle + 6, sign, anchor="middle", size=20)
+        x += 30
     for line, name in enumerate(("multiplications", "additions", "elements")):
-        drawing.text(4, middle + CELL * max(m, n) / 2 + 26 + 22 * line, labels[name])
+        drawing.text(2, middle + CELL * max(m, n) / 2 + 26 + 22 * line, labels[name])
     return str(drawing)
 
 
@@ -47,21 +46,18 @@ def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Two bars from 0 to 1: what each kind of operation has of the FLOPs, and what of the time."""
     published = values["counting_flops.PUBLISHED"] or {}
     kinds = [kind for kind in ("matmuls", "norms", "element_wise") if kind in published]
-    drawing = Drawing(WIDTH, 156)
-    left, full, bar = 70, WIDTH - 74, 34
-    for line, measure in enumerate(("flops", "time")):
-        x, y = float(left), 8 + line * (bar + 18)
-        drawing.text(4, y + 22, labels[measure])
+    drawing, high = Drawing(WIDTH, 0), 34
+    top = drawing.legend([(f"fill-{colour}", labels[kind], 1) for colour, kind in enumerate(kinds)])
+    for measure in ("flops", "time"):
+        x, y = 0.0, top + 24
+        drawing.text(0, y - 6, labels[measure])
         for colour, kind in enumerate(kinds):
-            share = published[kind][f"{measure}_share"]
-            drawing.rect(x, y, full * share, bar, f"fill-{colour}")
-            if full * share > 48:
-                percent = format_value(share, "share", ".1f%", labels["language"])
-                drawing.text(x + full * share / 2, y + 22, percent, upon(str(colour)), anchor="middle")
-            x += full * share
-    x = float(left)
-    for colour, kind in enumerate(kinds):
-        drawing.rect(x, 124, 12, 12, f"fill-{colour}")
-        drawing.text(x + 18, 135, labels[kind])
-        x += 44 + text_width(labels[kind])
+            width = WIDTH * published[kind][f"{measure}_share"]
+            drawing.rect(x, y, width, high, f"fill-{colour}")
+            if width > 45:  # has room for three digits
+                percent = format_value(width / WIDTH, "share", ".1f%", labels["language"])
+                drawing.text(min(x + width / 2, WIDTH - 25), y + 22, percent, upon(str(colour)), anchor="middle")
+            x += width
+        top = y + high
+    drawing.resize(top)
     return str(drawing)

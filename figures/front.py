@@ -9,7 +9,7 @@ from typing import Any
 
 from figures.svg import Drawing
 
-WIDTH = 340  # the style sheet knows this width: such a drawing is not made wider
+WIDTH = 340
 LEFT, RIGHT, SIDE = 6, 334, 4.6  # of the axis; of a point, with the space around it
 TICKS = (0.3, 0.5, 0.7, 1.0, 1.4)
 LOW, HIGH = 0.24, 1.6

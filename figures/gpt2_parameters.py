@@ -8,7 +8,7 @@ from typing import Any
 from figures.svg import Drawing, upon
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH = 340
 SIZES = ("small", "medium", "large", "xl")
 PARTS = {  # as the page stacks them, with their colours
     "tokens": "fill-0",
@@ -17,7 +17,7 @@ PARTS = {  # as the page stacks them, with their colours
     "mlp": "fill-3",
     "norms": "fill-4",
 }
-LEFT, BAR = 74.0, 26.0
+LEFT, BAR = 60.0, 26.0
 
 DRAWN = (  # from top to bottom: a tensor and its shape, or a step; its matrix, inputs × outputs; the colour of its part
     ("tokens", "b × T", (), ""),
@@ -103,7 +103,7 @@ def attention(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     side = 118.0  # pixels of T
     thin = side * sizes["Q"] / sizes["T"]
     square, strip = f"{sizes['T']:,} × {sizes['T']:,}", f"{sizes['T']:,} × {sizes['Q']:,}"
-    drawing = Drawing(340, 370)
+    drawing = Drawing(340, 382)
     right = 180.0
 
     def triangle(top: float, css: str) -> None:
@@ -123,9 +123,9 @@ def attention(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(right + 8, top + side - 10, labels["earlier"], "paper")
     drawing.text(right + side - 6, top + 20, labels["later"], "muted", anchor="end")
     drawing.text(8, top + side + 20, labels["strips"].format(shape=strip), "muted")
-    drawing.path(f"M{right + side / 2:g} {top + side + 6:g}v34m-4 -6l4 6l4 -6")
-    drawing.text(right + side / 2 - 10, top + side + 34, labels["softmax"], anchor="end")
-    top += side + 66
+    drawing.path(f"M{right + side / 2:g} {top + side + 6:g}v44m-4 -6l4 6l4 -6")
+    drawing.text(right + side / 2 - 10, top + side + 44, labels["softmax"], anchor="end")
+    top += side + 78
     middle = top + side / 2 + 5
     triangle(top, "fill-activations")
     for name, x in ((labels["result"], right - 40), ("V", right + side + 26)):
@@ -142,32 +142,28 @@ def stack(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     counts = values["gpt2_parameters.part_parameters"] or {}
     parts = {size: _joined(counts[size]) for size in SIZES if size in counts}
     largest = max((sum(found.values()) for found in parts.values()), default=1)
-    drawing = Drawing(WIDTH, 438)
-    y = 18.0
+    drawing = Drawing(WIDTH, 0)
+    y = drawing.legend([(colour, labels[part], 1) for part, colour in PARTS.items()]) + 18
     for title in ("count", "share"):
-        drawing.text(4, y, labels[title], size=15)
-        y += 14
+        drawing.text(0, y, labels[title])
+        y += 10
         for size, found in parts.items():
             total = sum(found.values())
-            full = (WIDTH - LEFT - 96) if title == "count" else (WIDTH - LEFT - 4)
-            drawing.text(4, y + 18, labels[size])
+            full = WIDTH - LEFT - 58 * (title == "count")  # room for the number of parameters
+            drawing.text(0, y + 18, labels[size])
             x = LEFT
             for part, colour in PARTS.items():
                 width = full * found[part] / (largest if title == "count" else total)
                 drawing.rect(x, y, width, BAR, colour)
-                if title == "share" and width > 44:
+                if title == "share" and width > 36:
                     percent = format_value(found[part] / total, "share", ".0f%", labels["language"])
                     drawing.text(x + width / 2, y + 18, percent, upon(colour), anchor="middle")
                 x += width
             if title == "count":
-                drawing.text(x + 8, y + 18, f"{total / 1e6:,.0f}M", "muted")
-            y += BAR + 8
-        y += 28
-    x = 4.0
-    for part, colour in PARTS.items():
-        drawing.rect(x, y - 8, 12, 12, colour)
-        drawing.text(x + 18, y + 3, labels[part])
-        x += 40 + sum(15 if ord(letter) > 0x2E80 else 7.4 for letter in labels[part])
+                drawing.text(x + 6, y + 18, f"{total / 1e6:,.0f}M", "muted")
+            y += BAR + 6
+        y += 26
+    drawing.resize(y - 30)
     return str(drawing)
 
 

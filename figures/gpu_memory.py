@@ -9,7 +9,7 @@ from figures.axes import Axes, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH = 340
 COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 MIB, GIB = 2**20, 2**30
 STACKED = ("weights", "optimizer", "gradients", "activations", "logits")
@@ -18,8 +18,8 @@ STACKED = ("weights", "optimizer", "gradients", "activations", "logits")
 def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """A CPU and a GPU, each above its memory, and the link between these: connections as wide as their rates."""
     rates = values["gpu_memory.PATHS_BYTES_PER_SECOND"] or {}
-    box, height, gap, top = 240, 44, 60, 26
-    drawing = Drawing(WIDTH, top + 2 * height + gap + 30)
+    box, height, gap, top = 150, 44, 60, 26
+    drawing = Drawing(WIDTH, top + 2 * height + gap + 48)
     bottom, scale = top + height + gap, 0.8 * box / max(rates.values(), default=1)
 
     def rate(name: str) -> str:
@@ -40,8 +40,8 @@ def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     thickness = rates.get("link", 0) * scale
     level = bottom + height / 2
     drawing.add("rect", "fill-2", x=box, y=level - thickness / 2, width=WIDTH - 2 * box, height=thickness)
-    drawing.text(WIDTH / 2, level - 12, labels["link"], anchor="middle")
-    drawing.text(WIDTH / 2, level + 24, rate("link"), anchor="middle")
+    drawing.text(WIDTH / 2, bottom + height + 20, labels["link"], anchor="middle")
+    drawing.text(WIDTH / 2, bottom + height + 40, rate("link"), anchor="middle")
     return str(drawing)
 
 
@@ -49,15 +49,11 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Two segments with their blocks, in use or free, and the request that no gap can hold, on one scale."""
     rows = values["gpu_memory.in_use_blocks"] or []
     wanted = values["gpu_memory.NEXT_BYTES"] or 0
-    left, height, pitch = 110, 40, 62
+    left, height, pitch = 78, 40, 52
     longest = max((sum(size for size, _ in row) for row in rows), default=0) or 1
     scale = (WIDTH - left - 4) / longest
     drawing = Drawing(WIDTH, 34 + pitch * (len(rows) + bool(wanted)))
-    drawing.rect(left, 4, 16, 14, "fill-1")
-    drawing.text(left + 24, 16, labels["used"])
-    drawing.rect(left + 160, 4, 16, 14, "faint")
-    drawing.rect(left + 160, 4, 16, 14, "stroke-muted")
-    drawing.text(left + 184, 16, labels["free"])
+    drawing.legend([("fill-1", labels["used"], 0.45), ("faint", labels["free"], 1)])
     for index, row in enumerate(rows):
         x, y = float(left), 34 + index * pitch
         drawing.text(0, y + 25, f"{labels['segment']} {index + 1}")

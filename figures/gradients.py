@@ -9,22 +9,21 @@ from typing import Any
 from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH = 340
 CASES = ("all", "last_two", "first_two", "last", "first")
 
 
 def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """One layer of three inputs and two outputs, three times: what a weight, an edge, does with its multiply-adds."""
-    drawing = Drawing(WIDTH, 236)
+    pitch, left, right, text = 146.0, 14, 122, 148
+    drawing = Drawing(WIDTH, 3 * pitch - 22)
     panels = (  # title, what one edge does, colour, and whether the arrow points back
         ("forward", "y₁ += x₁·w₁₁", 0, False),
         ("weight", "dw₁₁ += x₁·dy₁", 1, False),
         ("input", "dx₁ += dy₁·w₁₁", 2, True),
     )
     for index, (name, rule, colour, back) in enumerate(panels):
-        left, right = 216 * index + 34, 216 * index + 158
-        drawing.text(216 * index + 96, 16, labels[name], anchor="middle")
-        inputs, outputs = (54.0, 108.0, 162.0), (81.0, 135.0)
+        inputs, outputs = ([pitch * index + y for y in ys] for ys in ((14, 62, 110), (38, 86)))
         for start in inputs:
             for end in outputs:
                 marked = (start, end) == (inputs[0], outputs[0])
@@ -35,9 +34,9 @@ def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for row, y in enumerate(outputs):
             _node(drawing, right, y, colour if row == 0 and name != "forward" else None)
             drawing.text(right, y + 5, f"{'y' if name == 'forward' else 'dy'}{'₁₂'[row]}", anchor="middle")
-        drawing.text((left + right) / 2, 60, "w₁₁", anchor="middle")
-        drawing.text(216 * index + 96, 200, rule, anchor="middle")
-        drawing.text(216 * index + 96, 224, labels["count"], "muted", anchor="middle")
+        drawing.text((left + right) / 2, inputs[0] + 2, "w₁₁", anchor="middle")
+        for line, (word, css) in enumerate(((labels[name], "ink"), (rule, "ink"), (labels["count"], "muted"))):
+            drawing.text(text, pitch * index + 42 + 26 * line, word, css)
     return str(drawing)
 
 
@@ -121,28 +120,23 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """For each way to freeze four layers: which of its two matmuls each layer computes backward, and the sum."""
     freeze = values["gradients.freeze"] or {}
     cases = [name for name in CASES if name in freeze]
-    left, cell, top, row = 168, 76, 30, 52
-    drawing = Drawing(WIDTH, top + row * max(len(cases), 1) + 30)
-    layers = max((len(freeze[name]["weight_products"]) for name in cases), default=0)
-    for layer in range(layers):
-        drawing.text(
-            left + cell * (layer + 0.5) - 5, 18, labels["layer"].replace("#", str(layer + 1)), "muted", anchor="middle"
-        )
-    drawing.text(WIDTH, 18, labels["ratio"], "muted", anchor="end")
-    for index, name in enumerate(cases):
-        case, y = freeze[name], top + row * index
-        drawing.text(0, y + 22, labels[name])
+    layers = max((len(freeze[name]["weight_products"]) for name in cases), default=1)
+    kinds = {"weight": "fill-1", "input": "fill-2"}
+    drawing, pitch = Drawing(WIDTH, 0), (WIDTH + 12) / layers
+    top = drawing.legend([(css, labels[f"{kind}_product"], 1) for kind, css in kinds.items()]) + 18
+    drawing.text(WIDTH, top, labels["ratio"], "muted", anchor="end")
+    for name in cases:
+        case, top = freeze[name], top + 24
+        drawing.text(0, top, labels[name])
+        drawing.text(WIDTH, top, f"{case['to_forward_ratio']:.2f}", anchor="end")
         for layer in range(layers):
-            x = left + cell * layer
-            for offset, kind, colour in ((0, "weight_products", 1), (34, "input_products", 2)):
-                if case[kind][layer]:
-                    drawing.rect(x + offset, y + 4, 30, 26, f"fill-{colour}", rx=2)
-                else:
-                    drawing.rect(x + offset, y + 4, 30, 26, "stroke-muted", rx=2)
-        drawing.text(WIDTH, y + 22, f"{case['to_forward_ratio']:.2f}", anchor="end")
-    y = top + row * len(cases) + 4
-    drawing.rect(left, y, 14, 14, "fill-1")
-    drawing.text(left + 22, y + 13, labels["weight_product"])
-    drawing.rect(left + 230, y, 14, 14, "fill-2")
-    drawing.text(left + 252, y + 13, labels["input_product"])
+            for turn, (kind, css) in enumerate(kinds.items()):
+                x = pitch * (layer + turn / 2) - 4 * turn
+                made = case[f"{kind}_products"][layer]
+                drawing.rect(x, top + 8, pitch / 2 - 8, 22, css if made else "stroke-muted", rx=2)
+        top += 30
+    for layer in range(layers):
+        x = pitch * (layer + 0.5) - 6
+        drawing.text(x, top + 18, labels["layer"].replace("#", str(layer + 1)), "muted", anchor="middle")
+    drawing.resize(top + 24)
     return str(drawing)

@@ -8,7 +8,7 @@ from typing import Any
 from figures.svg import Drawing
 from ledger.text import link
 
-WIDTH = 640
+WIDTH = 340
 DTYPES = ("float32", "tf32", "bfloat16", "float8")
 MEMORY = ("MEMORY_GB", "BANDWIDTH")
 
@@ -76,14 +76,10 @@ def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The H100's peaks by data type, what sparsity would add to each, and the one figure that is two of them."""
     teraflops = (values["hardware.PEAK_TERAFLOPS"] or {}).get("H100 SXM", {})
     rows = [(dtype, teraflops[dtype]) for dtype in DTYPES if dtype in teraflops]
-    left, row, top = 70, 44, 40
+    left, row, top = 44, 40, 36
     scale = (WIDTH - left - 110) / max([2 * peak for _, peak in rows], default=1)
     drawing = Drawing(WIDTH, top + row * len(rows) + 40)
-    for x, css, key in ((left, "fill-0", "dense"), (left + 190, "faint", "sparse")):
-        drawing.rect(x, 4, 14, 14, css)
-        if css == "faint":
-            drawing.rect(x, 4, 14, 14, "stroke-muted")
-        drawing.text(x + 20, 16, labels[key])
+    drawing.legend([("fill-0", labels["dense"], 1), ("faint", labels["sparse"], 1)])
     for index, (dtype, peak) in enumerate(rows):
         y, width = top + row * index, peak * scale
         has_sparse = dtype != "float32"  # CUDA cores know no sparsity
@@ -94,8 +90,8 @@ def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(0, y + 19, labels[dtype])
         figures = f"{peak:,.0f} | {2 * peak:,.0f}" if has_sparse else f"{peak:,.0f}"
         drawing.text(left + width * (1 + has_sparse) + 6, y + 19, figures)
-    if "float8" in teraflops:
+    if "float8" in teraflops:  # the last row; the one above it ends where this one's dense part does
         x, bottom = left + teraflops["float8"] * scale, top + row * len(rows)
-        drawing.line(x, top - 6, x, bottom + 6, "stroke-1")
+        drawing.line(x, bottom - 2 * row - 4, x, bottom + 6, "stroke-1")
         drawing.text(x, bottom + 24, labels["twice"], anchor="middle")
     return str(drawing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
@@ -21,11 +21,7 @@ HEIGHT = 40.0  # of a rank's bars
 def zero(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What four ranks hold under DDP and ZeRO: bars as wide as bytes a parameter, full or a piece."""
     drawing = Drawing(340, 46 + 4 * (HEIGHT + 14))
-    x = 0.0
-    for part, (css, _, _) in PARTS.items():
-        drawing.rect(x, 3, 14, 14, css)
-        drawing.text(x + 18, 15, labels[part])
-        x += 104
+    drawing.legend([(css, labels[part], 1) for part, (css, _, _) in PARTS.items()])
     for rank in range(RANKS):
         drawing.text(106 + 66 * rank, 42, labels["rank"].format(n=rank), "muted", anchor="middle")
     for stage, name in enumerate(("ddp", "one", "two", "three")):
@@ -57,10 +53,7 @@ def reached(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def collectives(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Three collectives on four ranks with four pieces: what each rank has before, and what after."""
     drawing = Drawing(340, 372)
-    drawing.rect(0, 3, 14, 14, "fill-0", fill_opacity=PALE)
-    drawing.text(20, 15, labels["own"])
-    drawing.rect(170, 3, 14, 14, "fill-0")
-    drawing.text(190, 15, labels["done"])
+    drawing.legend([("fill-0", labels["own"], PALE), ("fill-0", labels["done"], 1)])
     every = {(rank, piece) for rank in range(RANKS) for piece in range(RANKS)}
     one_each = {(rank, rank) for rank in range(RANKS)}
     whole: set[tuple[int, int]] = set()
@@ -152,44 +145,39 @@ def fsdp_step() -> dict[str, list[tuple[int, float, float]]]:
 def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """A step of FSDP over time: what computes, what is sent, and how long a block's whole weights are in memory."""
     step = fsdp_step()
-    drawing = Drawing(640, 330)
-    scale = 640 / max(end for _, _, end in step["reduce"])
+    drawing = Drawing(340, 0)
+    scale = 340 / max(end for _, _, end in step["reduce"])
     marks: dict[str, tuple[str, float, str]] = {  # colour, how full it is, and the class of a text upon it
         "forward": ("muted", 1.0, "paper"), "backward": ("ink", 1.0, "paper"), "head": ("faint", 1.0, "ink"),
         "gather": ("fill-communication", 0.5, "ink"), "reduce": ("fill-communication", 1.0, "on-pale"),
     }  # fmt: skip
 
-    def rect(x: float, y: float, width: float, height: float, name: str) -> None:
-        css, opacity, _ = marks[name]
-        drawing.rect(x, y, width, height, css, fill_opacity=opacity)
+    def bar(top: float, css: str, start: float, end: float, text: str, tone: str, opacity: float = 1) -> None:
+        drawing.rect(start * scale, top, (end - start) * scale - 1, 24, css, fill_opacity=opacity)
+        drawing.text((start + end) / 2 * scale - 0.5, top + 17, text, tone, anchor="middle")
 
-    def bar(top: float, name: str, block: int, start: float, end: float) -> None:
-        rect(start * scale, top, (end - start) * scale - 2, 24, name)
-        if block:
-            drawing.text((start + end) / 2 * scale - 1, top + 17, str(block), marks[name][2], anchor="middle")
+    def row(top: float, name: str, blocks: Iterable[tuple[int, float, float]]) -> None:
+        css, opacity, tone = marks[name]
+        for block, start, end in blocks:
+            bar(top, css, start, end, str(block or ""), tone, opacity)
 
-    for turn, name in enumerate(marks):
-        rect(118 * turn, 3, 14, 14, name)
-        drawing.text(118 * turn + 20, 15, labels[name])
-    drawing.text(0, 48, labels["compute"])
-    for place, (block, start, end) in enumerate(step["compute"]):
-        bar(56, "head" if not block else "backward" if place > BLOCKS else "forward", block, start, end)
-    drawing.text(0, 104, labels["send"])
-    for row, name in enumerate(("gather", "reduce")):
-        for block, start, end in step[name]:
-            bar(112 + 28 * row, name, block, start, end)
-    drawing.text(0, 190, labels["hold"])
+    top = drawing.legend([(css, labels[name], opacity) for name, (css, opacity, _) in marks.items()]) + 18
+    drawing.text(0, top, labels["compute"])
+    order = step["compute"]
+    for name, blocks in (
+        ("forward", order[:BLOCKS]),
+        ("head", order[BLOCKS : BLOCKS + 1]),
+        ("backward", order[BLOCKS + 1 :]),
+    ):
+        row(top + 8, name, blocks)
+    drawing.text(0, top + 54, labels["send"])
+    for line, name in enumerate(("gather", "reduce")):
+        row(top + 62 + 28 * line, name, step[name])
+    drawing.text(0, top + 136, labels["hold"])
     for block in range(1, BLOCKS + 1):
         gathers = [start for of, start, _ in step["gather"] if of == block]
-        computes = [end for of, _, end in step["compute"] if of == block]
+        computes = [end for of, _, end in order if of == block]
         for start, end in zip(gathers, computes, strict=True):
-            drawing.rect(start * scale, 198 + 30 * (block - 1), (end - start) * scale - 2, 24, "fill-weights")
-            drawing.text(
-                (start + end) / 2 * scale - 1,
-                215 + 30 * (block - 1),
-                labels["block"].format(n=block),
-                "paper",
-                anchor="middle",
-            )
-    drawing.resize(198 + 30 * BLOCKS)
+            bar(top + 114 + 30 * block, "fill-weights", start, end, labels["block"].format(n=block), "paper")
+    drawing.resize(top + 114 + 30 * BLOCKS + 24)
     return str(drawing)

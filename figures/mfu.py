@@ -9,7 +9,7 @@ from figures.axes import Axes, Names, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH = 340
 
 
 def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -18,26 +18,24 @@ def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     rows, columns = (values["mfu.EXAMPLE"] or [0, 0])[:2]
     num_sms = values["mfu.NUM_SMS"] or 1
     tiled = [name for name in ("three_long", "ten") if name in shown]
-    top, row = 48, 40
-    drawing = Drawing(WIDTH, top + 214 + row * (len(tiled) + 1))
+    top, row, box = 48, 58, 34
+    drawing = Drawing(WIDTH, top + 262 + row * len(tiled))
     _tiles(drawing, (rows, columns), tile, labels, top)
     if "few" in shown:
         _on_sms(drawing, shown["few"]["tiles"], num_sms, labels, top)
-    left, box, y = 118, 40, top + 214
-    drawing.text(0, y + 14, labels["result"], "muted")
-    drawing.text(left, y + 14, labels["waves"], "muted")
-    drawing.text(WIDTH, y + 14, labels["reached"], "muted", anchor="end")
+    y = top + 252
+    drawing.text(0, y, labels["result"], "muted")
+    drawing.text(WIDTH, y, labels["reached"], "muted", anchor="end")
     for index, name in enumerate(tiled):
-        y, each = top + 244 + row * index, shown[name]
-        drawing.text(0, y + 19, each["shape"])
-        drawing.text(
-            WIDTH, y + 19, format_value(each["reached_share"], "share", ".0f%", labels["language"]), anchor="end"
-        )
-        waves = [left + wave * box for wave in range(each["waves"])]
+        y, each = top + 280 + row * index, shown[name]
+        reached = format_value(each["reached_share"], "share", ".0f%", labels["language"])
+        drawing.text(0, y, each["shape"])
+        drawing.text(WIDTH, y, reached, anchor="end")
+        places = [(wave * box + 1, y + 8) for wave in range(each["waves"])]
         shares = [min(each["tiles"] - wave * num_sms, num_sms) / num_sms for wave in range(each["waves"])]
-        drawing.rects(((x, y, box - 5, 28) for x in waves), "faint")
-        drawing.rects(((x, y, (box - 5) * share, 28) for x, share in zip(waves, shares, strict=True)), "fill-1")
-        drawing.rects(((x, y, box - 5, 28) for x in waves), "stroke-ink")
+        drawing.rects(((*place, box - 5, 24) for place in places), "faint")
+        drawing.rects(((*place, (box - 5) * share, 24) for place, share in zip(places, shares, strict=True)), "fill-1")
+        drawing.rects(((*place, box - 5, 24) for place in places), "stroke-ink")
     return str(drawing)
 
 
@@ -62,15 +60,15 @@ def _tiles(
 
 def _on_sms(drawing: Drawing, tiles: int, num_sms: int, labels: Mapping[str, str], top: float) -> None:
     """A square for each SM, in colour if it has a tile."""
-    left, step, each_row = 340, 16, 12
-    drawing.text(left, 14, labels["on_sms"].format(tiles=tiles, sms=num_sms))
-    drawing.text(left, 34, labels["idle"].format(idle=num_sms - tiles), "muted")
+    left, step, each_row = WIDTH - 156, 13, 12
+    drawing.text(WIDTH, top + 200, labels["on_sms"].format(tiles=tiles, sms=num_sms), anchor="end")
+    drawing.text(WIDTH, top + 220, labels["idle"].format(idle=num_sms - tiles), "muted", anchor="end")
     squares = [
         (left + place % each_row * step, top + place // each_row * step, step - 3, step - 3) for place in range(num_sms)
     ]
     drawing.rects(squares[:tiles], "fill-1")
     drawing.rects(squares[tiles:], "faint")
-    drawing.rects(squares, "stroke-ink")
+    drawing.rects(squares, "stroke-muted")
 
 
 def where(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Scale, text_width
+from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing, upon
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
@@ -17,9 +17,8 @@ COLOURS = {
     "gradients": ("gradients", 1.0),
     "master": ("optimizer", 0.5),
     "moments": ("optimizer", 1.0),
-    "copies": ("weights", 1.0),
 }
-WIDTH = 640
+WIDTH = 340
 
 
 def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -27,33 +26,29 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     found = values["mixed_precision.part_bytes"] or {}
     copies = values["mixed_precision.cast_per_parameter"] or 0
     rows = [name for name in RECIPES if name in found]
-    top, pitch, left, right = 34, 36, 250, 34  # room for the names on the left, for the sums on the right
     sums = {name: sum(found[name].values()) for name in rows}
-    ends = [sums[name] + copies * (name == "autocast") for name in rows]
-    scale = (WIDTH - left - right) / max(ends, default=1)
-    drawing = Drawing(WIDTH, top + pitch * max(len(rows), 1))
-    legend = 0.0
-    for part, word in (PARTS | {"copies": "copies"}).items():
-        colour, opacity = COLOURS[part]
-        css = "stroke-muted" if part == "copies" else f"fill-{colour}"
-        drawing.rect(legend, 2, 14, 14, css, fill_opacity=opacity)
-        drawing.text(legend + 20, 14, labels[word])
-        legend += 20 + text_width(labels[word]) + 16
-    for row, name in enumerate(rows):
-        y, x = top + pitch * row, float(left)
-        drawing.text(0, y + 19, labels[name])
+    scale = WIDTH / max((sums[name] + copies * (name == "autocast") for name in rows), default=1)
+    drawing = Drawing(WIDTH, 0)
+    parts = [(*COLOURS[part], labels[word]) for part, word in PARTS.items()]
+    legend = [(f"fill-{colour}", word, opacity) for colour, opacity, word in parts]
+    top = drawing.legend([*legend, ("stroke-muted", labels["copies"], 1)]) + 18
+    for name in rows:
+        x, y = 0.0, top + 8
+        drawing.text(0, top, labels[name])
+        drawing.text(WIDTH, top, str(sums[name]), anchor="end")
         for part in PARTS:
             width = found[name][part] * scale
             if width:
                 colour, opacity = COLOURS[part]
-                drawing.rect(x, y + 2, width - 1, 24, f"fill-{colour}", fill_opacity=opacity)
+                drawing.rect(x, y, width - 1, 24, f"fill-{colour}", fill_opacity=opacity)
                 tone = upon(colour) if opacity == 1 else "ink"
-                drawing.text(x + width / 2, y + 19, str(found[name][part]), tone, anchor="middle")
+                drawing.text(x + width / 2, y + 17, str(found[name][part]), tone, anchor="middle")
             x += width
         if name == "autocast" and copies:
-            drawing.rect(x, y + 2, copies * scale - 1, 24, "stroke-muted")
-            drawing.text(x + copies * scale / 2, y + 19, f"+ {copies}", anchor="middle")
-        drawing.text(WIDTH, y + 19, str(sums[name]), anchor="end")
+            drawing.rect(x, y, copies * scale - 1, 24, "stroke-muted")
+            drawing.text(x + copies * scale / 2, y + 17, f"+ {copies}", anchor="middle")
+        top += 56
+    drawing.resize(top - 20)
     return str(drawing)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from statistics import mean
 from typing import Any
 
@@ -11,7 +12,7 @@ from figures.axes import Axes, Log, Names
 from figures.svg import Drawing
 
 FORMATS = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1")  # in the order of the page
-CELL = 10  # width of one bit: 64 of them fill the drawing
+CELL, EACH_LINE = 10.5, 32  # width of one bit; so many fill the drawing, and fp64 goes on below
 DECADES = (-48, 42)  # ends of the axis of ranges; fp64 reaches beyond both
 
 
@@ -19,21 +20,24 @@ def bit_fields(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """One third in every format: the bits as they are stored, and the number that they stand for."""
     fields = values["number_formats.third_fields"] or {}
     stored = values["number_formats.third_stored"] or {}
-    names = [name for name in FORMATS if fields.get(name)]
-    drawing = Drawing(642, 34 + 54 * len(names))
+    drawing, y = Drawing(2 + CELL * EACH_LINE, 0), 34.0
     for colour, part in enumerate(("sign", "exponent", "fraction")):
-        _tinted(drawing, 120 * colour + 1, 4, 16, 16, colour)
-        drawing.text(120 * colour + 24, 17, labels[part])
-    for row, name in enumerate(names):
-        y = 34.0 + 54 * row
+        _tinted(drawing, 112 * colour + 1, 4, 16, 16, colour)
+        drawing.text(112 * colour + 24, 17, labels[part])
+    for name in (name for name in FORMATS if fields.get(name)):
         drawing.text(0, y + 16, labels[name])
         drawing.text(92, y + 16, repr(stored[name]), css="muted")
-        x = 1.0
-        for colour, bits in enumerate(fields[name].split(" ")):
-            _tinted(drawing, x, y + 22, CELL * len(bits), 22, colour)
-            for bit in bits:
-                drawing.text(x + CELL / 2, y + 38, bit, anchor="middle")
-                x += CELL
+        bits = [(bit, colour) for colour, part in enumerate(fields[name].split(" ")) for bit in part]
+        for start in range(0, len(bits), EACH_LINE):
+            x, y = 1.0, y + 26 * bool(start)
+            for colour, run in groupby(bits[start : start + EACH_LINE], key=itemgetter(1)):
+                digits = [bit for bit, _ in run]
+                _tinted(drawing, x, y + 22, CELL * len(digits), 22, colour)
+                for bit in digits:
+                    drawing.text(x + CELL / 2, y + 38, bit, anchor="middle")
+                    x += CELL
+        y += 54
+    drawing.resize(y - 8)
     return str(drawing)
 
 
@@ -47,24 +51,24 @@ def near_one(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The bf16 numbers around 1, each in the stretch that is rounded to it, and a step from 1 either way."""
     numbers = sorted(values["number_formats.near_one"] or [])
     step = values["number_formats.SMALL_STEP"]
-    drawing = Drawing(640, 122)
+    drawing = Drawing(340, 144)
     if len(numbers) < 2 or not step:
         return str(drawing)
 
     def place(number: float) -> float:
-        x: float = 30 + 580 * (number - numbers[0]) / (numbers[-1] - numbers[0])
+        x: float = 25 + 290 * (number - numbers[0]) / (numbers[-1] - numbers[0])
         return x
 
     ends = [numbers[0], *map(mean, pairwise(numbers)), numbers[-1]]
-    for number, (low, high) in zip(numbers, pairwise(ends), strict=True):
+    for index, (number, (low, high)) in enumerate(zip(numbers, pairwise(ends), strict=True)):
         left, right = place(low), place(high)
         if number == 1:
             _tinted(drawing, left, 50, right - left, 22, 1)
-            drawing.text((left + right) / 2, 116, labels["rounds"], anchor="middle")
+            drawing.text((left + right) / 2, 136, labels["rounds"], anchor="middle")
         else:
             drawing.rect(left, 50, right - left, 22, "stroke-muted")
         drawing.circle(place(number), 61, 4, "ink")
-        drawing.text(place(number), 94, f"{number:.4f}", css="muted", anchor="middle")
+        drawing.text(place(number), 92 + 20 * (index % 2), f"{number:.4f}", css="muted", anchor="middle")
     for sign, towards in (("+", 1), ("\N{MINUS SIGN}", -1)):
         end = place(1 + towards * step)
         drawing.line(place(1), 38, end, 38, "stroke-ink")

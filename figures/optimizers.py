@@ -10,7 +10,7 @@ from figures.axes import Axes, Log
 from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH, PATHS = 340, 400
 PANELS = ("sgd", "momentum", "adagrad", "adam")
 PARTS = {"parameter": "fill-weights", "gradient": "fill-gradients", "state": "fill-optimizer"}
 HELD = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "amsgrad", "rmsprop_full", "adamw_bf16")
@@ -21,13 +21,13 @@ def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     found = values["optimizers.paths"] or {}
     minimum = values["optimizers.MINIMUM"] or [4, 1.5]
     curvature = values["optimizers.CURVATURE"] or [1, 50]
-    wide, high, unit = WIDTH / 2, 220.0, 54.0
-    drawing = Drawing(WIDTH, 2 * high)
+    wide, high, unit = PATHS / 2, 150.0, 34.0
+    drawing = Drawing(PATHS, 2 * high)
     for index, name in enumerate(PANELS):
-        left, top = wide * (index % 2) + 16, high * (index // 2)
-        drawing.text(left - 6, top + 20, labels[name])
+        left, top = wide * (index % 2) + 10, high * (index // 2)
+        drawing.text(left - 10, top + 16, labels[name])
 
-        def place(x: float, y: float, left: float = left, middle: float = top + 122) -> tuple[float, float]:
+        def place(x: float, y: float, left: float = left, middle: float = top + 84) -> tuple[float, float]:
             return left + x * unit, middle - (y - minimum[1]) * unit
 
         cx, cy = place(*minimum)
@@ -38,9 +38,9 @@ def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         if points:
             drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"stroke-{index}")
             for x, y in points:
-                drawing.circle(x, y, 2.6, f"fill-{index}")
-        drawing.line(cx - 6, cy - 6, cx + 6, cy + 6)
-        drawing.line(cx - 6, cy + 6, cx + 6, cy - 6)
+                drawing.circle(x, y, 2, f"fill-{index}")
+        drawing.line(cx - 5, cy - 5, cx + 5, cy + 5)
+        drawing.line(cx - 5, cy + 5, cx + 5, cy - 5)
     return str(drawing)
 
 
@@ -69,23 +69,18 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Bytes per parameter of each optimizer: parameter, gradient and state, stacked."""
     state = values["optimizer_costs.state"] or {}
     names = [name for name in HELD if name in state]
-    left, row = 190.0, 34.0
     totals = {name: 2 * state[name]["element_bytes"] + state[name]["per_parameter_bytes"] for name in names}
-    scale = (WIDTH - left - 56) / max(totals.values(), default=1)
-    drawing = Drawing(WIDTH, row * (len(names) + 1))
-    x = left
-    for key, css in PARTS.items():
-        drawing.rect(x, 4, 14, 14, css)
-        drawing.text(x + 22, 16, labels[key])
-        x += 130
-    for index, name in enumerate(names):
-        y = row * (index + 1)
-        drawing.text(0, y + 16, labels[name])
-        element = state[name]["element_bytes"]
-        x = left
+    scale = WIDTH / max(totals.values(), default=1)
+    drawing = Drawing(WIDTH, 0)
+    top = drawing.legend([(css, labels[part], 1) for part, css in PARTS.items()]) + 16
+    for name in names:
+        drawing.text(0, top, labels[name])
+        drawing.text(WIDTH, top, format_value(totals[name], "bytes"), anchor="end")
+        element, x = state[name]["element_bytes"], 0.0
         for css, amount in zip(PARTS.values(), (element, element, state[name]["per_parameter_bytes"]), strict=True):
             if amount:
-                drawing.rect(x, y, amount * scale - 1.5, 22, css)
+                drawing.rect(x, top + 7, amount * scale - 1.5, 18, css)
             x += amount * scale
-        drawing.text(x + 8, y + 16, format_value(totals[name], "bytes"))
+        top += 48
+    drawing.resize(top - 18)
     return str(drawing)

@@ -5,38 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing, upon
+from figures.svg import Drawing, text_width, upon
 
-WIDTH = 640
+WIDTH, LEFT = 400, 50.0  # of a pipeline over time, and what its names take
 RANKS = 4
-LEAST_WIDTH = 17.0  # of a pass that has room for its number
 COLOURS = {(True, 0): "fill-0", (False, 0): "fill-1", (True, 1): "fill-2", (False, 1): "fill-3"}
 
 
 def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """An MLP on two ranks: the first matrix cut by outputs, the second by inputs, and two parts of a sum."""
-    drawing = Drawing(WIDTH, 322)
-    heads = (("tokens", 96.0), ("first", 196.0), ("inner", 320.0), ("second", 432.0), ("partial", 546.0))
-    for name, x in heads:
-        drawing.text(x, 16, labels[name], "muted", anchor="middle")
+    drawing = Drawing(340, 254)
+    heads = (  # in two lines, for they are wider than what they stand above
+        ("tokens", 0.0, 16, "start"),
+        ("first", 90.0, 36, "middle"),
+        ("inner", 174.0, 16, "middle"),
+        ("second", 246.0, 36, "middle"),
+        ("partial", 340.0, 16, "end"),
+    )
+    for name, x, y, anchor in heads:
+        drawing.text(x, y, labels[name], "muted", anchor=anchor)
     for rank in range(2):
-        top, half = 40.0 + 132 * rank, 50.0 * rank
-        drawing.text(0, top + 46, labels["rank"].format(n=rank))
-        drawing.rect(66, top + 10, 60, 70, "fill-activations")  # all tokens, all features
-        drawing.rect(146, top, 100, 60, "faint")
-        drawing.rect(146 + half, top, 50, 60, "fill-weights")  # half of the outputs
-        drawing.rect(270, top + 10, 100, 70, "faint")
-        drawing.rect(270 + half, top + 10, 50, 70, "fill-activations")
-        drawing.rect(402, top, 60, 100, "faint")
-        drawing.rect(402, top + half, 60, 50, "fill-weights")  # half of the inputs
-        drawing.rect(516, top + 10, 60, 70, "fill-activations", fill_opacity=0.4)
-        for x in (130, 252, 380, 483):
-            drawing.line(x, top + 45, x + 12, top + 45)
-            drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
-        drawing.path(f"M580 {top + 45:g}H604V{161 - 12 + 24 * rank:g}")
-    drawing.rect(590, 149, 28, 24, "fill-communication")
-    drawing.text(584, 166, labels["reduce"], anchor="end")
-    drawing.text(0, 316, labels["note"], "muted")
+        top, half = 68.0 + 112 * rank, 30.0 * rank
+        drawing.text(0, top - 4, labels["rank"].format(n=rank))
+        for x in (40, 124, 208, 268):
+            drawing.line(x, top + 31, x + 16, top + 31)
+            drawing.path(f"M{x + 12} {top + 27:g} {x + 16} {top + 31:g} {x + 12} {top + 35:g}")
+        drawing.rect(0, top + 10, 36, 42, "fill-activations")  # all tokens, all features
+        drawing.rect(60, top + 13, 60, 36, "faint")
+        drawing.rect(60 + half, top + 13, 30, 36, "fill-weights")  # half of the outputs
+        drawing.rect(144, top + 10, 60, 42, "faint")
+        drawing.rect(144 + half, top + 10, 30, 42, "fill-activations")
+        drawing.rect(228, top + 1, 36, 60, "faint")
+        drawing.rect(228, top + 1 + half, 36, 30, "fill-weights")  # half of the inputs
+        drawing.rect(288, top + 10, 36, 42, "fill-activations", fill_opacity=0.4)
+        drawing.path(f"M326 {top + 31:g}H333V{145 + 20 * rank:g}")
+    drawing.rect(322, 145, 18, 20, "fill-communication")
+    drawing.text(316, 160, labels["reduce"], anchor="end")
     return str(drawing)
 
 
@@ -47,28 +51,28 @@ def _pipeline(values: Mapping[str, Any], labels: Mapping[str, str], name: str) -
     halves = max(1, len(stages) // max(1, len(ranks)))
     lasts = {True: 2 / halves, False: 4 / halves}
     end = max((start + lasts[forward] for passes in ranks for start, forward, *_ in passes), default=1)
-    drawing = Drawing(WIDTH, 36 + 34 * max(1, len(ranks)))
-    x = 0.0
-    for key, (forward, half) in {"forward": (True, 0), "backward": (False, 0), "later": (True, 1)}.items():
-        if half < halves:
-            drawing.rect(x, 3, 14, 14, COLOURS[forward, half])
-            if half:
-                drawing.rect(x + 18, 3, 14, 14, COLOURS[False, half])
-            drawing.text(x + 20 + 18 * half, 15, labels[key])
-            x += 110
-    left = 62.0
-    scale = (WIDTH - left) / end
+    last = max((batch for passes in ranks for *_, batch in passes), default=0)
+    drawing = Drawing(WIDTH, 0)
+    legend = [(COLOURS[forward, 0], labels[key], 1.0) for key, forward in (("forward", True), ("backward", False))]
+    first = drawing.legend(legend)
+    if halves > 1:
+        drawing.rect(0, first, 14, 14, COLOURS[True, 1])
+        drawing.rect(18, first, 14, 14, COLOURS[False, 1])
+        drawing.text(38, first + 12, labels["later"])
+        first += 22
+    scale = (WIDTH - LEFT) / end
     for rank, passes in enumerate(ranks):
-        top = 30.0 + 34 * rank
+        top = first + 8 + 34 * rank
         drawing.text(0, top + 18, labels["rank"].format(n=rank))
-        drawing.rect(left, top, WIDTH - left, 26, "faint")
+        drawing.rect(LEFT, top, WIDTH - LEFT, 26, "faint")
         for start, forward, stage, batch in passes:
             width = lasts[forward] * scale
             css = COLOURS[forward, stage // len(ranks) % 2]
-            drawing.rect(left + start * scale, top, width - 1, 26, css)
-            if width >= LEAST_WIDTH:
-                middle = left + start * scale + (width - 1) / 2
+            drawing.rect(LEFT + start * scale, top, width - 1, 26, css)
+            if width >= text_width(str(last + 1)) + 2:  # all have room for their numbers, or none
+                middle = LEFT + start * scale + (width - 1) / 2
                 drawing.text(middle, top + 18, str(batch + 1), upon(css), anchor="middle")
+    drawing.resize(first + 34 * max(1, len(ranks)) + 4)
     return str(drawing)
 
 

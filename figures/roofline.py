@@ -14,31 +14,32 @@ MARKS = {  # tokens that one matrix meets at once, and how high its text stands,
     "decode": ("1", -8),
     "batch": ("64", -28),
     "prefill": ("2048", -48),
-    "training": ("16384", -68),
+    "training": ("16384", -48),
 }
 
 
 def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """An H100's roof, and where decoding, prefill and training stand."""
     card, at_once = values["roofline.H100"], values["roofline.AT_ONCE"]
-    first, last, lowest = 0.1, 10_000, 1e8
+    first, last, lowest = 0.1, 20_000, 1e8
     if not (card and at_once):
         return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
     peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
     axes = Axes(
-        Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest, high=3e15), height=300
+        Log(labels["intensity"], low=first, high=last, ticks=[10.0**power for power in range(-1, 5)]),
+        Log(unit="flop_per_second", low=lowest, high=3e15),
+        height=300,
     )
     limits = f"{format_value(peaks['bfloat16'], 'flop_per_second')}, {format_value(bandwidth, 'bytes_per_second')}"
     ridge = peaks["bfloat16"] / bandwidth
     axes.plot(
         [first, ridge, last], [first * bandwidth, *2 * [peaks["bfloat16"]]], "ink", f"{labels['roof']}\u2003{limits}"
     )
-    axes.plot([peaks["float32"] / bandwidth, last], 2 * [peaks["float32"]], 5)
-    axes.annotate(labels["other_units"], first, peaks["float32"], dx=0, dy=4, css="muted")
+    axes.plot([peaks["float32"] / bandwidth, last], 2 * [peaks["float32"]], 5, labels["other_units"])
     for name, (tokens, height) in MARKS.items():
         intensity = at_once[tokens]["intensity"]
         axes.plot([intensity] * 2, [lowest, min(peaks["bfloat16"], intensity * bandwidth)], 0, dashed=True)
-        before = name in ("prefill", "training")
+        before = name in ("batch", "prefill")
         axes.annotate(
             labels[name],
             intensity,
@@ -56,7 +57,7 @@ def memories(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     card, on_chip = values["roofline.H100"] or {}, values["roofline.ON_CHIP_BYTES_PER_SECOND"]
     drawing = Drawing(340, 372)
     middle, width, height = 120, 216, 48
-    boxes = (("cores", 8, 2), ("shared", 112, 1), ("cache", 196, 1), ("memory", 312, 3))
+    boxes = (("cores", 8), ("shared", 112), ("cache", 196), ("memory", 312))
     ways = ((on_chip, 56, 112), (None, 160, 196), (card.get("bandwidth_bytes_per_second"), 244, 312))
     for rate, top, bottom in ways:
         wide = 4e-12 * (rate or 0)
@@ -66,11 +67,9 @@ def memories(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.text(middle + max(wide / 2, 8) + 8, (top + bottom) / 2 + 4, text)
         else:
             drawing.line(middle, top, middle, bottom, "stroke-muted")
-    for name, top, colour in boxes:
-        drawing.rect(middle - width / 2, top, width, height, "paper", rx=4)
-        drawing.add(
-            "rect", f"fill-{colour}", x=middle - width / 2, y=top, width=width, height=height, rx=4, fill_opacity=0.3
-        )
+    for name, top in boxes:
+        for css in ("faint", "stroke-muted"):
+            drawing.rect(middle - width / 2, top, width, height, css, rx=4)
         drawing.text(middle, top + 20, labels[name], anchor="middle")
         drawing.text(middle, top + 40, labels[f"{name}_size"], "muted", anchor="middle")
     drawing.add("line", "stroke-muted", x1=0, y1=264, x2=340, y2=264, stroke_dasharray="5 4")

@@ -21,7 +21,7 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     if wanted := values["snapshots.wanted_bytes"]:
         last, below, size = len(tops) - 1, tops[-1], wanted / GIB
         axes.bar([last], [size], "ink", width=1, bottom=[below], alpha=0.3)
-        axes.annotate(labels["wanted"], last - 0.5, below + size / 3, dx=-5, anchor="end")
+        axes.annotate(labels["wanted"], last + 0.5, below + size, dx=0, dy=-6, anchor="end")
     if limit := values["snapshots.limit_bytes"]:
         axes.axhline(limit / GIB, labels["limit"], at="start")
     if start := values["snapshots.second_piece"]:

@@ -10,9 +10,9 @@ from typing import Any
 from figures.svg import Drawing
 from ledger.units import format_value
 
-CELL, LEFT = 37, 24  # width of one element; the strip's left edge
+CELL, LEFT = 21, 2  # width of one element; the strip's left edge
 VIEWS = ("row", "column", "transpose", "slice", "expand")  # in the order of the page
-BOX, GAP = 186, 17  # width of a tensor's box, and the room between two
+BOX, GAP, WORDS = 84, 8, 64  # width of a tensor's box, the room between two, and that of the words at their left
 
 
 def tensors(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -33,13 +33,14 @@ def tensors(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
     strip, bottom = 176, 100
     drawing = Drawing(LEFT * 2 + num_cells * CELL, strip + 56)
+    for line, word in enumerate(columns):
+        drawing.text(0, 48 + 20 * line, labels[word], "muted")
     for index, (title, header, colour) in enumerate(boxes):
-        x = LEFT + index * (BOX + GAP)
+        x = WORDS + index * (BOX + GAP)
         drawing.rect(x, 4, BOX, bottom - 4, f"stroke-{colour}", rx=4)
-        drawing.add("text", "ink", title, x=x + 14, y=26, font_size=14, font_family="monospace")
+        drawing.add("text", "ink", title, x=x + 10, y=26, font_size=14, font_family="monospace")
         for line, word in enumerate(columns):
-            drawing.text(x + 14, 48 + 20 * line, labels[word], "muted")
-            drawing.text(x + BOX - 14, 48 + 20 * line, str(header.get(word, "")), anchor="end")
+            drawing.text(x + 10, 48 + 20 * line, str(header.get(word, "")))
         start, end = x + CELL / 2, _middle(header.get("offset", 0))
         drawing.path(f"M{start:g} {bottom:g} L{end:g} {strip - 6:g}", f"stroke-{colour}")
         drawing.path(f"M{end - 5:g} {strip - 8:g} L{end + 5:g} {strip - 8:g} L{end:g} {strip:g} Z", _fill(colour))
@@ -70,7 +71,7 @@ def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for colour, name in enumerate(views):
         above, height = _heights(visited[name])
         drawing.text(LEFT, top + 18, labels[name])
-        drawing.add("text", "ink", code[name], x=LEFT + 118, y=top + 18, font_size=14, font_family="monospace")
+        drawing.add("text", "ink", code[name], x=LEFT + 80, y=top + 18, font_size=14, font_family="monospace")
         drawing.text(LEFT + width, top + 18, f"{labels['strides']} {strides[name]}", css="muted", anchor="end")
         _strip(drawing, top + 28 + above, num_cells, visited[name], colour)
         top += height
@@ -87,7 +88,7 @@ def _heights(path: list[int]) -> tuple[float, float]:
 
 def _rise(step: int) -> float:
     """How far an arrow over so many elements leaves the strip."""
-    return 6 + 7 * math.sqrt(step) if step else 0
+    return 6 + 6 * math.sqrt(step) if step else 0
 
 
 def _strip(drawing: Drawing, y: float, num_cells: int, path: list[int], colour: int) -> None:
@@ -101,7 +102,7 @@ def _strip(drawing: Drawing, y: float, num_cells: int, path: list[int], colour: 
         drawing.text(x + CELL / 2, y + 19, str(cell), "ink" if cell in path else "muted", anchor="middle")
     for start, end in dict.fromkeys(pairwise(path)):
         _arrow(drawing, y, start, end, colour)
-    drawing.circle(_middle(path[0]) - 8, y, 4, f"fill-{colour}")
+    drawing.circle(_middle(path[0]) - 5, y, 4, f"fill-{colour}")
 
 
 def _middle(cell: int) -> float:
@@ -112,10 +113,10 @@ def _arrow(drawing: Drawing, y: float, start: int, end: int, colour: int) -> Non
     """An arc from one element to another, its head where it ends."""
     up = -1 if end > start else 1
     edge = y if up < 0 else y + 28
-    x1 = _middle(start) - 6 * up  # arrows leave to the right of a cell's middle when they go right, else to the left
-    x2 = _middle(end) + 6 * up
+    x1 = _middle(start) - 4 * up  # arrows leave to the right of a cell's middle when they go right, else to the left
+    x2 = _middle(end) + 4 * up
     bend = edge + up * 2 * _rise(abs(end - start))
     drawing.path(f"M{x1:g} {edge:g} Q{(x1 + x2) / 2:g} {bend:g} {x2:g} {edge:g}", f"stroke-{colour}")
     angle = math.atan2(edge - bend, x2 - (x1 + x2) / 2)
-    corners = [(x2 - 7 * math.cos(angle + turn), edge - 7 * math.sin(angle + turn)) for turn in (0.45, -0.45)]
+    corners = [(x2 - 6 * math.cos(angle + turn), edge - 6 * math.sin(angle + turn)) for turn in (0.45, -0.45)]
     drawing.path(f"M{x2:g} {edge:g} " + " ".join(f"L{x:.1f} {y:.1f}" for x, y in corners) + " Z", f"fill-{colour}")

@@ -8,6 +8,7 @@ it; ink, muted, faint, paper (fills); stroke-weights …, stroke-0 …, stroke-i
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
@@ -25,13 +26,23 @@ Box = tuple[float, float, float, float]  # x and y of its upper left corner, wid
 DIGITS = str.maketrans(EXPONENTS, "−0123456789")
 
 
+def text_width(text: str) -> float:
+    """Pixels that a text may take in any font: a Chinese character is as wide as high, a capital less, others half."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    capitals = sum(letter.isupper() or letter == "%" for letter in text)
+    return 14 * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
+
+
 def upon(colour: str) -> str:
     """The class of a text that stands upon a colour."""
     return "on-pale" if colour.removeprefix("fill-") in PALE else "paper"
 
 
 class Drawing:
-    """An SVG under construction; coordinates in pixels of a page about 640 wide, text at 14."""
+    """An SVG under construction; coordinates in pixels, text at 14.
+
+    What is 340 wide is not scaled down on a phone; what is wider than 480 is not legible there.
+    """
 
     def __init__(self, width: float, height: float) -> None:
         self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox="", width=f"{width:g}")
@@ -92,6 +103,23 @@ class Drawing:
         for index, part in enumerate(part for part in raised if part):
             shift = {"dy": f"{size * (0.4 if index % 2 else -0.4):g}"}
             ElementTree.SubElement(self.root[-1], "tspan", shift).text = part.translate(DIGITS)
+
+    def legend(self, entries: Iterable[tuple[str, str, float]], top: float = 2) -> float:
+        """A square for each colour with what it says, from left to right and line by line; returns where these end.
+
+        An entry is a class, its word, and how full the colour is. What is faint has an outline besides.
+        """
+        x = 0.0
+        for css, word, opacity in entries:
+            width = 20 + text_width(word)
+            if x and x + width > float(self.root.attrib["width"]):
+                x, top = 0.0, top + 22
+            if css == "faint":
+                self.rect(x, top, 14, 14, "stroke-muted")
+            self.rect(x, top, 14, 14, css, fill_opacity=opacity)
+            self.text(x + 20, top + 12, word)
+            x += width + 16
+        return top + 22
 
     def __str__(self) -> str:
         return ElementTree.tostring(self.root, encoding="unicode")

@@ -7,35 +7,35 @@ from typing import Any
 
 from figures.svg import Drawing
 
-WIDTH = 640
+WIDTH = 340
 
 
 def alive(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """For each of four expressions, the new matrices that live after each operation, by name."""
     names_of = values["tensor_operations.ALIVE"] or {}
     codes = [expression["code"] for expression in values["tensor_operations.expressions"] or []]  # in the page's order
-    cell, height, panel, left_edge = 84, 30, 330, 4
+    cell, height, panel, left_edge = 55, 30, 176, 0
     tallest = 3
     drawing = Drawing(WIDTH, 2 * (tallest * height + 84) - 12)
     for place, code in enumerate(code for code in codes if code in names_of):
         steps = names_of[code]
         left, top = left_edge + place % 2 * panel, place // 2 * (tallest * height + 84)
         base = top + 34 + tallest * height
-        drawing.add("text", "ink", code, x=left, y=top + 18, font_size=15, font_family="monospace")
+        drawing.add("text", "ink", code, x=left, y=top + 18, font_size=14, font_family="monospace")
         peak = max(map(len, steps), default=0)
         for step, names in enumerate(steps):
             x = left + step * cell
             for level, name in enumerate(names):
                 y = base - (level + 1) * height
                 css = "fill-1" if len(names) == level + 1 == peak else "fill-0"
-                box: dict[str, Any] = {"x": x, "y": y, "width": cell - 8, "height": height - 3, "rx": 2}
+                box: dict[str, Any] = {"x": x, "y": y, "width": cell - 5, "height": height - 3, "rx": 2}
                 drawing.add("rect", css, fill_opacity=0.4, **box)
-                middle = x + (cell - 8) / 2
+                middle = x + (cell - 5) / 2
                 drawing.add(
                     "text", "ink", name, x=middle, y=y + 18, text_anchor="middle", font_size=14, font_family="monospace"
                 )
-            drawing.text(x + (cell - 8) / 2, base + 18, f"{labels['step']} {step + 1}", "muted", anchor="middle")
-        drawing.line(left, base, left + len(steps) * cell - 8, base)
+            drawing.text(x + (cell - 5) / 2, base + 18, f"{labels['step']} {step + 1}", "muted", anchor="middle")
+        drawing.line(left, base, left + len(steps) * cell - 5, base)
     return str(drawing)
 
 
@@ -44,10 +44,10 @@ def trap(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     rows = values["tensor_operations.differences"] or []
     predictions = values["tensor_operations.column"] or []
     targets = values["tensor_operations.vector"] or []
-    cell, left, top = 46, 150, 74
-    drawing = Drawing(WIDTH, top + max(len(rows) * cell, 92) + 8)
+    cell, left, top = 42, 104, 74
+    drawing = Drawing(WIDTH, 0)
     drawing.text(left + len(targets) * cell / 2, 16, labels["targets"], "muted", anchor="middle")
-    drawing.text(left - cell - 14, top + len(rows) * cell / 2 + 5, labels["predictions"], "muted", anchor="end")
+    drawing.text(left - 11, top - 12, labels["predictions"], "muted", anchor="end")
 
     def number(x: float, y: float, text: float, css: str, opacity: float = 0.4) -> None:
         box: dict[str, Any] = {"x": x, "y": y, "width": cell - 5, "height": cell - 5, "rx": 2}
@@ -60,35 +60,30 @@ def trap(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         number(left - cell - 6, top + line * cell, prediction, "faint", 1)
         for column, difference in enumerate(differences):
             number(left + column * cell, top + line * cell, difference, "fill-0" if line == column else "fill-1")
-    x = left + len(targets) * cell + 26
-    for y, css, label in ((top + 40, "fill-0", "meant"), (top + 72, "fill-1", "rest")):
-        drawing.add("rect", css, x=x, y=y, width=14, height=14, rx=2, fill_opacity=0.4)
-        drawing.text(x + 22, y + 12, labels[label])
+    legend = [("fill-0", labels["meant"], 0.4), ("fill-1", labels["rest"], 0.4)]
+    drawing.resize(drawing.legend(legend, top + len(rows) * cell + 10))
     return str(drawing)
 
 
 def masks(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Both triangles as grids of queries by keys; what a query sees of the past and of the future in two colours."""
-    cell, top = 36, 62
-    drawing = Drawing(WIDTH, top + 5 * cell + 44)
+    cell, top = 25, 54
+    drawing = Drawing(WIDTH, 0)
+    drawing.text(56, top + 18, labels["queries"], "muted", anchor="end")
+    drawing.text(56, top + 38, "↓", "muted", anchor="end")
     for place, name in enumerate(("tril", "triu")):
         rows = values[f"tensor_operations.{name}_mask"] or []
-        left = 70 + place * 320
-        drawing.add("text", "ink", name, x=left, y=20, font_size=16, font_family="monospace")
-        drawing.text(left, 46, labels["keys"] + " →", "muted")
-        drawing.text(left - 12, top + 24, labels["queries"], "muted", anchor="end")
-        drawing.text(left - 12, top + 44, "↓", "muted", anchor="end")
+        left = 62 + place * 153
+        drawing.add("text", "ink", name, x=left, y=16, font_size=16, font_family="monospace")
+        drawing.text(left, 42, labels["keys"] + " →", "muted")
         for query, row in enumerate(rows):
             for key, seen in enumerate(row):
                 x, y = left + key * cell, top + query * cell
-                if seen:
-                    drawing.rect(x + 1.5, y + 1.5, cell - 3, cell - 3, "fill-1" if key > query else "fill-0", rx=2)
-                else:
-                    drawing.rect(x + 1.5, y + 1.5, cell - 3, cell - 3, "stroke-muted", rx=2)
-    y = top + 5 * cell + 18
-    for x, css, label in ((70, "fill-0", "past"), (262, "fill-1", "future"), (454, "stroke-muted", "unseen")):
-        drawing.rect(x, y, 14, 14, css, rx=2)
-        drawing.text(x + 22, y + 12, labels[label])
+                css = "stroke-muted" if not seen else "fill-1" if key > query else "fill-0"
+                drawing.rect(x + 1.5, y + 1.5, cell - 3, cell - 3, css, rx=2)
+    marks = {"past": "fill-0", "future": "fill-1", "unseen": "stroke-muted"}
+    legend = [(css, labels[word], 1) for word, css in marks.items()]
+    drawing.resize(drawing.legend(legend, top + 5 * cell + 14))
     return str(drawing)
 
 
@@ -96,10 +91,10 @@ def broadcast(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Pairs of shapes under each other, aligned at their right; what is repeated is dashed, what clashes coloured."""
     pairs = values["tensor_operations.PAIRS"] or []
     results = values["tensor_operations.broadcasts"] or []
-    cell, row, panel_width, panel_height = 52, 36, 340, 150
+    cell, row, panel_width, panel_height = 39, 36, 188, 134
     drawing = Drawing(WIDTH, panel_height * ((len(pairs) + 1) // 2) - 20)
     for index, (pair, result) in enumerate(zip(pairs, results, strict=True)):
-        left, top = index % 2 * panel_width, index // 2 * panel_height + 2
+        left, top = index % 2 * panel_width + 1, index // 2 * panel_height + 2
         columns = max(map(len, pair))
         right = left + 4 * cell
         widest = [max(size) for size in zip(*(_padded(shape, columns) for shape in pair), strict=True)]

@@ -10,37 +10,32 @@ from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing, upon
 from ledger.units import format_value
 
-WIDTH = 640
+WIDTH = 340
 DTYPES = ("fp32", "bf16")
 
 
 def calls(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Each call of both data types as a bar of its time; a line where the mean of the first five lies."""
     recorded = values["timing.measured_calls_seconds"] or {}
-    left, row, head = 88, 24, 42
-    panels = [dtype for dtype in DTYPES if recorded.get(dtype)]
-    heights = [head + row * len(recorded[dtype]) + 14 for dtype in panels]
-    drawing = Drawing(WIDTH, 26 + sum(heights))
-    drawing.rect(0, 3, 14, 14, "fill-1")
-    drawing.text(20, 15, labels["first"])
-    drawing.rect(200, 3, 14, 14, "fill-0")
-    drawing.text(220, 15, labels["later"])
-    drawing.line(407, 2, 407, 18, "stroke-ink")
-    drawing.text(416, 15, labels["mean"])
-
-    top = 26.0
-    for dtype, height in zip(panels, heights, strict=True):
+    left, row, head = 58, 24, 42
+    drawing = Drawing(WIDTH, 0)
+    top = drawing.legend([("fill-1", labels["first"], 1), ("fill-0", labels["later"], 1)])
+    drawing.line(7, top, 7, top + 16, "stroke-ink")
+    drawing.text(20, top + 13, labels["mean"])
+    top += 18
+    for dtype in (dtype for dtype in DTYPES if recorded.get(dtype)):
         seconds = recorded[dtype]
-        scale = (WIDTH - left - 86) / max(seconds)
+        scale = (WIDTH - left - 74) / max(seconds)
         drawing.text(0, top + 30, labels[dtype])
         for call, each in enumerate(seconds):
             y = top + head + row * call
-            drawing.text(left - 10, y + 15, labels["call"].format(n=call + 1), "muted", anchor="end")
+            drawing.text(left - 6, y + 15, labels["call"].format(n=call + 1), "muted", anchor="end")
             drawing.rect(left, y + 2, each * scale, row - 6, f"fill-{int(call == 0)}")
             drawing.text(WIDTH, y + 15, format_value(each, "seconds"), anchor="end")
         mean = left + statistics.mean(seconds[:5]) * scale
         drawing.line(mean, top + head - 2, mean, top + head + row * 5)
-        top += height
+        top += head + row * len(seconds) + 8
+    drawing.resize(top)
     return str(drawing)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
@@ -27,41 +28,32 @@ def rates(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-LEFT, BYTE = 112, 14.5  # pixels before the first byte, and of each
+WIDTH, LEFT, BYTE = 424, 62.0, 10.2  # pixels of all, before the first byte, and of each
 
 
 def cut(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """A question in two languages, and under it the tokens of each tokenizer: boxes as wide as their bytes."""
     sentences = values["tokens.SENTENCE"] or {}
     found = values["tokens.cuts"] or {}
-    drawing = Drawing(640, 20)
-    drawing.text(LEFT - 12, 16, labels["learned"], "muted", anchor="end")
-    drawing.text(640, 16, labels["tokens"], "muted", anchor="end")
-    y = 16.0
+    drawing = Drawing(WIDTH, 0)
+    drawing.text(0, 16, labels["learned"], "muted")
+    drawing.text(WIDTH, 16, labels["tokens"], "muted", anchor="end")
+    y = 44.0
     for language in LANGUAGES:
         x: float = LEFT
         for letter in sentences.get(language, ""):
-            width, (size, wide) = BYTE * len(letter.encode()), (15, 8.5) if letter.isascii() else (20, 20)
-            drawing.text(x + (width - wide) / 2, y, letter.strip(), size=size)
+            width, (size, wide) = BYTE * len(letter.encode()), (14, 8.4) if letter.isascii() else (20, 20)
+            at: dict[str, Any] = {"x": x + (width - wide) / 2, "y": y, "font_size": size, "font_family": "monospace"}
+            drawing.add("text", "ink", letter.strip(), **at)  # letters of one width, as their bytes are
             x += width
         for colour, name in enumerate(TRAINED):
             y += 30
-            drawing.text(LEFT - 12, y, labels[name], anchor="end")
-            x = LEFT
+            drawing.text(0, y, labels[name])
             lengths = found.get(name, {}).get(language, [])
-            for length in lengths:
-                drawing.add(
-                    "rect",
-                    f"fill-{colour}",
-                    x=x + 1,
-                    y=y - 16,
-                    width=BYTE * length - 2,
-                    height=22,
-                    rx=3,
-                    fill_opacity=0.45,
-                )
-                x += BYTE * length
-            drawing.text(640, y, str(len(lengths)), anchor="end")
+            starts = accumulate((BYTE * length for length in lengths), initial=LEFT)
+            for x, length in zip(starts, lengths, strict=False):
+                drawing.rect(x + 1, y - 16, BYTE * length - 2, 22, f"fill-{colour}", rx=3, fill_opacity=0.45)
+            drawing.text(WIDTH, y, str(len(lengths)), anchor="end")
         y += 48
     drawing.resize(y - 38)
     return str(drawing)

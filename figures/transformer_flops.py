@@ -10,21 +10,21 @@ from figures.svg import Drawing
 
 TOKENS = (4, 8)  # of the drawing
 COLUMNS = 14  # that stand for the parameters
-CELL = 16
+CELL = 10
 PERCENT = {tick / 5: f"{20 * tick}%" for tick in range(6)}
 
 
 def two_kinds(_: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Tokens by parameters beside tokens by tokens, for few tokens and for twice as many."""
-    rectangle, square = 70, 390
-    drawing = Drawing(640, 110 + sum(CELL * tokens + 26 for tokens in TOKENS))
+    rectangle, square = 0, 188
+    drawing = Drawing(340, 0)
     for x, kind in ((rectangle, "matrices"), (square, "attention")):
         drawing.text(x, 18, labels[kind])
         drawing.text(x, 38, labels[f"{kind}_cost"], "muted")
-    top = 54.0
+    top = 70.0
     for tokens in TOKENS:
         height = CELL * tokens
-        drawing.text(4, top + height / 2 + 5, f"T = {tokens}")
+        drawing.text(0, top - 7, f"T = {tokens}")
         drawing.rect(rectangle, top, CELL * COLUMNS, height, "fill-0")
         for row in range(tokens):
             y, seen = top + CELL * row, CELL * (row + 1)
@@ -34,12 +34,10 @@ def two_kinds(_: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             down = "".join(f"M{x + CELL * n} {top:g}v{height}" for n in range(columns + 1))
             across = "".join(f"M{x} {top + CELL * n:g}h{CELL * columns}" for n in range(tokens + 1))
             drawing.path(down + across, "stroke-muted")
-            drawing.text(x + CELL * columns + 12, top + height / 2 + 5, kind, "muted")
-        top += height + 26
-    for x, css, word in ((rectangle, "fill-1", "left"), (square, "faint", "hidden")):
-        drawing.rect(x, top, 12, 12, css)
-        drawing.text(x + 20, top + 11, labels[word])
-    drawing.resize(top + 22)
+            drawing.text(x + CELL * columns + 6, top + height / 2 + 5, kind, "muted")
+        top += height + 32
+    legend = [("fill-1", labels["left"], 1), ("faint", labels["hidden"], 1)]
+    drawing.resize(drawing.legend(legend, top - 14))
     return str(drawing)
 
 

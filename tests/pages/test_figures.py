@@ -41,7 +41,8 @@ from figures import (
     transformer_flops,
     two_questions,
 )
-from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
+from figures.axes import WIDTH, Axes, Log, Names, Scale, power_of_ten
+from figures.svg import text_width
 from ledger.book import Book
 from ledger.site import quote, variants
 from ledger.site.chapter import Chapter
@@ -317,7 +318,9 @@ def test_level_bars_are_read_from_the_top() -> None:
 
 
 def faults(chart: Chart) -> Iterator[str]:
-    """Texts that are cut, small, or lie on another."""
+    """Texts that are cut, small, even because a phone scales the drawing down, or lie on another."""
+    if chart.width > WIDTH:
+        yield "all is small on a phone"
     boxes = []
     for text in chart.root.iter("text"):
         x, y, width = float(text.attrib["x"]), float(text.attrib["y"]), text_width(_word(text))
@@ -369,8 +372,8 @@ def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
     ends = {block: end for block, _, end in step["compute"][4:]}
     assert all(start >= ends[block] for block, start, _ in step["reduce"])
     chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
-    sent = [top for *_, top, _ in chart.bars("communication") if top > 14]
-    assert (sent.count(112), sent.count(140)) == (6, 3), "gathered above, reduced below, both in one colour"
+    sent = [top for *_, top, bottom in chart.bars("communication") if bottom - top > 14]
+    assert [sent.count(top) for top in sorted(set(sent))] == [6, 3], "gathered above, reduced below, both in one colour"
 
 
 def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() -> None:
@@ -378,9 +381,9 @@ def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() 
     values = Values({"pipeline_orders.starts": {"1f1b": starts}})
     chart = Chart(parallelism.one_by_one(values, Words(rank="rank {n}")))
     forward, backward = (chart.bars(colour) for colour in ("0", "1"))
-    unit = (parallelism.WIDTH - 62) / 10
-    assert [left - 62 for left, *_ in forward] == pytest.approx([0, 2 * unit], abs=0.02)
-    assert [left - 62 for left, *_ in backward] == pytest.approx([6 * unit, 4 * unit], abs=0.02)
+    start, unit = parallelism.LEFT, (parallelism.WIDTH - parallelism.LEFT) / 10
+    assert [left - start for left, *_ in forward] == pytest.approx([0, 2 * unit], abs=0.02)
+    assert [left - start for left, *_ in backward] == pytest.approx([6 * unit, 4 * unit], abs=0.02)
     assert [right - left for left, right, *_ in forward] == pytest.approx([2 * unit - 1] * 2, abs=0.02)
     assert [right - left for left, right, *_ in backward] == pytest.approx([4 * unit - 1] * 2, abs=0.02)
 
@@ -566,7 +569,7 @@ def test_two_steps_of_gpt2_are_stacked_by_kind_below_what_is_reserved() -> None:
     assert [(floor - y) / unit for _, y in reserved] == pytest.approx(kinds["reserved"], abs=0.02)
     (between,) = [line[0][0] for line in lines if line[0][0] == line[1][0]]
     sides = [right for _, right, *_ in chart.bars(chart.colours["weights"])]
-    assert between == pytest.approx(sides[1], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
+    assert between == pytest.approx(sides[1], abs=0.5) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))
 
 
@@ -594,7 +597,8 @@ def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -
     (wanted,) = chart.bars("ink")
     assert (wanted[3], wanted[3] - wanted[2]) == pytest.approx((floor, 4 * unit), abs=0.1)
     (limit,) = [line[0][1] for line in chart.lines("ink") if line[0][1] == line[1][1] and line[0][1] < floor]
-    assert wanted[2] < limit < chart.place("wanted")[1] < wanted[3] and chart.place("wanted")[0] < wanted[0]
+    assert wanted[2] < limit < wanted[3]
+    assert chart.place("wanted") == pytest.approx((wanted[1], wanted[2] - 6), abs=0.5)
     (between,) = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
     assert between == pytest.approx(wanted[0], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))
@@ -693,7 +697,11 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
     ):
         ((left, right, top, bottom),) = chart.bars(colour)
         inside = [word for word, x, y in texts if left < x < right and top < y < bottom]
-        assert inside == [title, "offset", offset, "shape", header[0], "strides", header[1]]
+        assert inside == [title, offset, *header]
+        beside = [chart.place(word)[1] for word in ("offset", "shape", "strides")]
+        assert beside == [y for word, x, y in texts if left < x < right and top < y < bottom][1:], (
+            "in a row with its word"
+        )
         line, head = chart.lines(colour)
         assert left < line[0][0] < right and line[0][1] == bottom
         assert line[-1][0] == head[-1][0] == pytest.approx(first + (int(offset) - 9) * step), "the cell at the offset"
@@ -797,13 +805,14 @@ def test_trained_layers_have_the_boxes_of_their_matmuls_and_the_ratio_beside_the
     chart = Chart(
         gradients.frozen(Values({"gradients.freeze": {"first": first, "last": last}}), Words(layer="layer #"))
     )
-    rows = {name: chart.place(name)[1] - 5 for name in ("first", "last")}
-    middles = {word: float(text.attrib["y"]) - 5 for word, text in chart.texts.items()}
-    assert middles["0.50"] == rows["first"] and middles["0.25"] == rows["last"]
+    rows = {name: chart.place(name)[1] for name in ("first", "last")}
+    assert chart.place("0.50")[1] == rows["first"] and chart.place("0.25")[1] == rows["last"]
+    first_layer, second_layer = (chart.place(f"layer {n}")[0] for n in (1, 2))
     for colour, kind in (("1", "weight"), ("2", "input")):
-        found = [((left + right) / 2, (top + bottom) / 2) for left, right, top, bottom in chart.bars(colour)]
+        found = [((left + right) / 2, top) for left, right, top, _ in chart.bars(colour)]
         for name, case in (("first", first), ("last", last)):
-            layers = [round((x - 165) // 76) for x, y in found if abs(y - rows[name]) < 10]
+            places = [x for x, y in found if 0 < y - rows[name] < 20]  # below its name
+            layers = [round((x - first_layer) / (second_layer - first_layer)) for x in places]
             assert layers == [layer for layer, made in enumerate(case[f"{kind}_products"]) if made], (name, kind)
 
 
@@ -836,7 +845,7 @@ def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it()
         "cast_per_parameter": 2,
     }
     chart = Chart(mixed_precision.held(Values({f"mixed_precision.{key}": made[key] for key in made}), Words()))
-    left, scale = 250, (640 - 250 - 34) / 17  # autocast's 15 and the 2 of its copies, as many as the master's
+    scale = mixed_precision.WIDTH / 17  # autocast's 15 and the 2 of its copies, as many as the master's
     rows = {name: chart.place(name)[1] for name in ("autocast", "master", "bf16")}
     assert list(rows.values()) == sorted(rows.values()), "in the order of the page"
     for name, y in rows.items():
@@ -847,14 +856,12 @@ def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it()
             strict=True,
         ):
             size = made["part_bytes"][name][part]
-            ends = [(bar[0], bar[1] + 1) for bar in chart.bars(chart.colours[label]) if bar[2] < y < bar[3]]
+            ends = [(bar[0], bar[1] + 1) for bar in chart.bars(chart.colours[label]) if 0 < bar[2] - y < 20]
             if size:
-                assert pytest.approx((left + start * scale, left + (start + size) * scale), abs=0.1) in ends
+                assert pytest.approx((start * scale, (start + size) * scale), abs=0.1) in ends
             start += size
-        outlines = [bar for bar in chart.bars("muted") if bar[2] < y < bar[3]]
-        assert [bar[0] for bar in outlines] == (
-            [pytest.approx(left + 15 * scale, abs=0.1)] if name == "autocast" else []
-        )
+        outlines = [bar[0] for bar in chart.bars("muted") if 0 < bar[2] - y < 20]
+        assert outlines == ([pytest.approx(15 * scale, abs=0.1)] if name == "autocast" else [])
     assert {"15", "17", "8", "+ 2"} <= set(chart.texts)
 
 
@@ -945,16 +952,17 @@ def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time()
         "element_wise": {"flops_share": 0.1, "time_share": 0.5},
     }
     chart = Chart(counting_flops.shares(Values({"counting_flops.PUBLISHED": made}), Words()))
-    left, full = 70, 640 - 74
     starts = {"flops": 0.0, "time": 0.0}
     for kind, shares in made.items():
         flops, time = chart.bars(chart.colours[kind])
         for row, bar in (("flops", flops), ("time", time)):
             start, share = starts[row], shares[f"{row}_share"]
-            assert bar[2] < chart.place(row)[1] < bar[3]
-            assert bar[:2] == pytest.approx((left + full * start, left + full * (start + share)), abs=0.1)
+            assert 0 < bar[2] - chart.place(row)[1] < 10, "below its name"
+            ends = counting_flops.WIDTH * start, counting_flops.WIDTH * (start + share)
+            assert bar[:2] == pytest.approx(ends, abs=0.1)
             starts[row] += share
-    assert {"60.0 %", "20.0 %", "30.0 %", "10.0 %", "50.0 %"} <= set(chart.texts)
+    assert {"60.0 %", "20.0 %", "30.0 %", "50.0 %"} <= set(chart.texts)
+    assert "10.0 %" not in chart.texts, "a bar that has no room for it"
 
 
 def test_twice_the_tokens_are_twice_the_rectangle_and_four_times_the_square() -> None:

@@ -286,7 +286,7 @@ def of_chart(found: Sequence[tuple[Axes, str, dict[str, Any]]]) -> Iterator[Mark
 
 def of_drawing(root: ElementTree.Element) -> Iterator[Mark]:
     """Rectangles and circles; a legend is a shape with a text behind it, a category a text in a row or a column."""
-    shapes, legend, texts = list(root), {}, []
+    shapes, legend, texts, centred = list(root), {}, [], []
     for shape, text in itertools.pairwise(shapes):
         if shape.tag.endswith(("rect", "circle")) and text.tag.endswith("text"):
             x = float(shape.get("x") or shape.get("cx") or 0)
@@ -295,11 +295,12 @@ def of_drawing(root: ElementTree.Element) -> Iterator[Mark]:
     for text in shapes:
         if text.tag.endswith("text") and "".join(text.itertext()) not in legend.values():
             texts.append((float(text.attrib["x"]), float(text.attrib["y"]), "".join(text.itertext())))
+            centred += texts[-1:] if text.get("text-anchor") == "middle" else []
     for shape in shapes:
         if shape.tag.endswith("rect"):
             x, y, width, height = (float(shape.attrib[name]) for name in ("x", "y", "width", "height"))
-            row = min(((tx, t) for tx, ty, t in texts if y - 2 <= ty <= y + height + 8 and tx <= x), default=(0, ""))[1]
-            here = [t for tx, ty, t in texts if abs(tx - x - width / 2) < 2 and abs(ty - y - height / 2) < 60]
+            row = min(((tx, t) for tx, ty, t in texts if y - 9 <= ty <= y + height + 8 and tx <= x), default=(0, ""))[1]
+            here = [t for tx, ty, t in centred if abs(tx - x - width / 2) < 2 and abs(ty - y - height / 2) < 60]
             yield Mark((legend.get(shape.get("class"), ""), row, " ".join(here)), (width, height))
         elif shape.tag.endswith("circle"):
             place = float(shape.attrib["cx"]), -float(shape.attrib["cy"])

@@ -80,26 +80,29 @@ const make = (name, attributes, ...children) => {
 };
 
 function draw({ played, end }, words, caption) {
-  const ranks = played.length, left = 62, width = 640, scale = (width - left) / end, parts = [];
+  const ranks = played.length, left = 50, width = 400, scale = (width - left) / end, parts = [];
   const box = (x, y, wide, high, css) => parts.push(make("rect", { x, y, width: wide, height: high, class: css }));
   const write = (x, y, text, css, anchor = "start") => parts.push(make("text", { x, y, class: css, "text-anchor": anchor, "font-size": 14 }, text));
   const second = played.some((passes) => passes.some(([, , , stage]) => stage >= ranks));
+  const last = Math.max(...played.flat().map(([, , , , batch]) => batch)) + 1, room = 8 * `${last}`.length + 2;
   words.legend.slice(0, second ? 3 : 2).forEach((text, n) => {
-    box(110 * n, 3, 14, 14, `fill-${n}`);
-    if (n === 2) box(110 * n + 18, 3, 14, 14, "fill-3");
-    write(110 * n + (n === 2 ? 38 : 20), 15, text, "ink");
+    const x = n === 1 ? 110 : 0, y = n === 2 ? 24 : 2; // a second line for the second stage
+    box(x, y, 14, 14, `fill-${n}`);
+    if (n === 2) box(x + 18, y, 14, 14, "fill-3");
+    write(x + (n === 2 ? 38 : 20), y + 12, text, "ink");
   });
+  const first = second ? 54 : 32;
   played.forEach((passes, rank) => {
-    const top = 30 + 34 * rank;
+    const top = first + 34 * rank;
     write(0, top + 18, words.rank.replace("{n}", rank), "ink");
     box(left, top, width - left, 26, "faint");
     for (const [start, stop, forward, stage, batch] of passes) {
       const wide = (stop - start) * scale, colour = (forward ? 0 : 1) + (stage >= ranks ? 2 : 0);
       box(left + start * scale, top, Math.max(wide - 1, 0.5), 26, `fill-${colour}`);
-      if (wide >= 17) write(left + start * scale + (wide - 1) / 2, top + 18, `${batch + 1}`, colour > 1 ? "on-pale" : "paper", "middle");
+      if (wide >= room) write(left + start * scale + (wide - 1) / 2, top + 18, `${batch + 1}`, colour > 1 ? "on-pale" : "paper", "middle");
     }
   });
-  return make("svg", { viewBox: `0 0 ${width} ${36 + 34 * ranks}`, width, role: "img", "aria-label": caption }, ...parts);
+  return make("svg", { viewBox: `0 0 ${width} ${first + 34 * ranks - 4}`, width, role: "img", "aria-label": caption }, ...parts);
 }
 
 function start(place) {
