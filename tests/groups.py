@@ -64,8 +64,8 @@ def group_of(nodeid: str) -> str:
     return next((group for group, names in TOGETHER.items() if name in names), path)
 
 
-def length(nodeid: str) -> int:
-    """Roughly, of its group: seconds where they are known, else a page's before a file's."""
+def expected_seconds(nodeid: str) -> int:
+    """How long a test's group takes, roughly; where nobody has timed it, a page is taken for longer than a file."""
     group = group_of(nodeid)
     return LONG.get(group, 2 if group.endswith(".md") else 1)
 
@@ -112,4 +112,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--quick"):
         items[:] = [item for item in items if not NOT_QUICK & {*getattr(item, "fixturenames", ())}]
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: -length(item.nodeid))  # keeps the order within each group
+        items.sort(key=lambda item: -expected_seconds(item.nodeid))  # keeps the order within each group

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from flops_bytes.counting.collectives import Sent
 from flops_bytes.counting.step_trace import MOMENTS, TOKENS, StepTrace
-from flops_bytes.memory.allocator import MIB, downwards, reserved, upwards
+from flops_bytes.memory.allocator import downwards, reserved, upwards
+from flops_bytes.memory.chips import HOPPER_WORKSPACE_BYTES
 from flops_bytes.memory.simulated import Change
 from flops_bytes.plan.table import gib
 
-WORKSPACE_BYTES = 32 * MIB  # cuBLAS's on Hopper and Blackwell; a quarter of it on other cards
 UNREAD = (
     "{}: {:.4g} FLOPs of forward passes without a graph, of which the step uses nothing, are left out; bytes are not"
 )
@@ -168,7 +168,7 @@ def reserved_in(trace: StepTrace) -> tuple[int, int]:
     seen = [(change.storage, change.nbytes) for change in changes(trace)]
     with_workspaces = list(seen)
     for thread, place in enumerate(sorted(trace.products.values(), reverse=True)):
-        with_workspaces.insert(place, (-1 - thread, WORKSPACE_BYTES))
+        with_workspaces.insert(place, (-1 - thread, HOPPER_WORKSPACE_BYTES))
     found = [
         reserved(each, place=place()).peak_reserved_bytes
         for each in (seen, with_workspaces)

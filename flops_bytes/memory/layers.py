@@ -418,44 +418,55 @@ def repeat_interleave(tape: Tape, x: Tensor, heads: int) -> Tensor:
     return tape.apply([x], (x.shape[0], heads, *x.shape[2:]), x.itemsize, [], [like(x)])
 
 
+def shares_of(context: LayerContext, masked: Tensor, itemsize: int, in_float32: bool) -> Tensor:
+    """Masked scores as the shares of values that they stand for; the scores are forgotten on the way."""
+    tape = context.tape
+    wide = cast(tape, masked, FLOAT32) if in_float32 or tape.autocast else masked
+    shares = cast(tape, softmax(tape, wide), itemsize)
+    tape.forget(masked)
+    return dropout(tape, shares) if context.dropout[0] else shares
+
+
+def shares_beside_sinks(context: LayerContext, masked: Tensor, itemsize: int) -> Tensor:
+    """The same where each head has a sink, whose column takes a share that no value gets: gpt-oss."""
+    tape = context.tape
+    joined_scores = tape.bind(concatenate(tape, [masked, sink_column(context, masked)]))
+    below_zero = tape.bind(add(tape, joined_scores, largest(tape, joined_scores)))
+    tape.forget(joined_scores)
+    probabilities = tape.bind(softmax(tape, below_zero))
+    tape.forget(below_zero)
+    own = slice_of(tape, probabilities, masked.shape)
+    tape.forget(masked)
+    return cast(tape, dropout(tape, own) if context.dropout[0] else own, itemsize)
+
+
 def eager_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """eager_attention_forward(): T × T scores a head, and keys and values once a query head."""
     tape, mask = context.tape, context.mask
     assert mask is not None
     batch, heads, tokens, _ = q.shape
     of_scores = batch, heads, tokens, tokens
-    several = batch > 1 and heads > 1
+    has_rows_to_join = batch > 1 and heads > 1
     # Queries and keys lie token by token, unless they were joined.
     by_tokens = context.family.rope in ("halves", "cast")
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     keys, values = tape.bind(repeat_kv(tape, k, heads)), tape.bind(repeat_kv(tape, v, heads))
-    apart = several and by_tokens, several and (k.shape[1] == 1 or (k.shape[1] == heads and by_tokens))
-    scores = tape.bind(multiply_scalar(tape, batched_matmul(tape, q, keys, of_scores, apart, "scores")))
+    copies_queries = has_rows_to_join and by_tokens
+    copies_keys = has_rows_to_join and (k.shape[1] == 1 or (k.shape[1] == heads and by_tokens))
+    product = batched_matmul(tape, q, keys, of_scores, (copies_queries, copies_keys), "scores")
+    scores = tape.bind(multiply_scalar(tape, product))
     masked = tape.bind(add(tape, scores, mask))
     tape.forget(scores)
+    is_gpt2 = context.family.code == "gpt2"
     if context.family.has_sinks:
-        joined_scores = tape.bind(concatenate(tape, [masked, sink_column(context, masked)]))
-        both = tape.bind(add(tape, joined_scores, largest(tape, joined_scores)))
-        tape.forget(joined_scores)
-        probabilities = tape.bind(softmax(tape, both))
-        tape.forget(both)
-        own = slice_of(tape, probabilities, of_scores)
-        tape.forget(masked)
-        shares = cast(tape, dropout(tape, own) if context.dropout[0] else own, values.itemsize)
+        shares = shares_beside_sinks(context, masked, values.itemsize)
     else:
-        is_wide = context.family.code != "gpt2" or tape.autocast
-        shares = cast(
-            tape,
-            softmax(tape, cast(tape, masked, FLOAT32) if is_wide else masked),
-            (q if context.family.code != "gpt2" else v).itemsize,
-        )
-        tape.forget(masked)
-        shares = dropout(tape, shares) if context.dropout[0] else shares
-    apart = False, several and v.shape[1] in (1, heads)
+        shares = shares_of(context, masked, (v if is_gpt2 else q).itemsize, in_float32=not is_gpt2)
+    copies_values = has_rows_to_join and v.shape[1] in (1, heads)
     shares = tape.bind(shares) if context.recomputes_attention else tape.bind_in(shares, tape.layer_frame)
-    result = batched_matmul(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart, "values")
-    return tape.leave(result if context.family.code == "gpt2" else by_token(tape, result))
+    result = batched_matmul(tape, shares, values, (batch, heads, tokens, v.shape[-1]), (False, copies_values), "values")
+    return tape.leave(result if is_gpt2 else by_token(tape, result))
 
 
 def by_token(tape: Tape, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from flops_bytes.memory.allocator import MIB, up
+from flops_bytes.memory.chips import CHIPS, Chip, threads_of
 
 GITHUB = "https://github.com"
 SOURCES = {  # what the lines rest on; as of November 2026
@@ -46,51 +47,6 @@ def middle_bytes(lines: Sequence[Outside]) -> int:
     return sum([line.low_bytes + line.high_bytes for line in lines]) // 2
 
 
-class Chip(NamedTuple):
-    """What counts of a card here. Channels and NVLS: see NCCL, below."""
-
-    multiprocessors: int
-    capability: int  # CUDA's compute capability, ten times
-    node_channels: tuple[int, int] = (2, 2)  # of NCCL, the fewest and the most
-    nvls: int = 0  # channels of NVLS in a node
-
-
-THREADS = {70: 2048, 75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}  # that a multiprocessor
-# can hold, by capability: CUDA C++ programming guide, technical specifications
-V100, PCIE_V100 = Chip(80, 70, (12, 12)), Chip(80, 70)  # NVLink: two channels a link, of which it has six
-A100, PCIE_A100 = Chip(108, 80, (24, 24)), Chip(108, 80)  # twelve links, 24: NVIDIA/nccl, issue 1225
-H100, PCIE_H100 = Chip(132, 90, (24, 24), 16), Chip(132, 90)  # 23 and more, with NVLS: NVIDIA/nccl, issue 1259
-B200 = Chip(148, 100, (24, 32), 24)  # no log of its channels found: from H100's to what NCCL rounds them up to
-CHIPS = {  # multiprocessors: NVIDIA's white papers of each architecture; H20: RightNow-AI/AutoMegaKernel, pull 3
-    "V100 16GB SXM": V100,
-    "V100 32GB SXM": V100,
-    "V100 16GB PCIe": PCIE_V100,
-    "V100 32GB PCIe": PCIE_V100,
-    "T4": Chip(40, 75),
-    "A100 40GB SXM": A100,
-    "A100 80GB SXM": A100,
-    "A100 40GB PCIe": PCIE_A100,
-    "A100 80GB PCIe": PCIE_A100,
-    "A800 80GB SXM": Chip(108, 80, (16, 16)),  # eight links
-    "H100 SXM": H100,
-    "H200 SXM": H100,
-    "H800 SXM": Chip(132, 90, (16, 16), 16),  # NVIDIA/nccl, issue 892
-    "H20": Chip(78, 90, (24, 24), 16),
-    "H100 PCIe": Chip(114, 90),
-    "H100 NVL": PCIE_H100,
-    "H200 NVL": PCIE_H100,
-    "B200": B200,
-    "GB200": B200,
-    "L4": Chip(58, 89),
-    "L40S": Chip(142, 89),
-    "A10G": Chip(80, 86),
-    "RTX 3090": Chip(82, 86),
-    "RTX 4090": Chip(128, 89),
-    "RTX 4090 D": Chip(114, 89),
-    "RTX 5090": Chip(170, 120),
-    "RTX PRO 6000": Chip(188, 120),
-}
-
 # A bare context grows with the threads that the card can hold, about 2,000 bytes for each: 2,043 and 1,963 here.
 CONTEXTS = [
     ("H200 SXM", 552402944, "record"),
@@ -98,34 +54,29 @@ CONTEXTS = [
 ]
 
 
-class Full(NamedTuple):
-    """What PyTorch said when a card was full, of one process that had multiplied."""
+class OutOfMemoryReading(NamedTuple):
+    """What PyTorch's message said of a process that had multiplied, in the hundredths that it prints."""
 
     gpu: str
-    used: int  # by this process, in hundredths of a GiB
-    allocated: int  # in hundredths of a GiB
-    cached: int  # "reserved by PyTorch but unallocated", in hundredths of a MiB
+    process_gib_hundredths: int  # What the process had, with its context.
+    allocated_gib_hundredths: int
+    cached_mib_hundredths: int  # "Reserved by PyTorch but unallocated".
     rests_on: str
 
 
-FULL = [
-    Full("A100 40GB SXM", 3745, 3693, 3452, "a100-training"),
-    Full("A100 40GB SXM", 1425, 1287, 91201, "a100-coser"),
-    Full("T4", 411, 372, 26421, "t4-catvton"),
-    Full("T4", 1451, 1423, 16749, "t4-koalpaca"),
-    Full("RTX 4090", 1456, 1386, 21320, "4090-phidias"),
-    Full("RTX 4090", 2280, 2210, 22214, "4090-torchchat"),
-    Full("RTX 4090", 2269, 2172, 52054, "4090-flux"),
-    Full("RTX 5090", 2689, 2595, 34386, "5090-crafter"),
-    Full("RTX 5090", 3134, 3074, 1941, "5090-wan"),
+READINGS = [
+    OutOfMemoryReading("A100 40GB SXM", 3745, 3693, 3452, "a100-training"),
+    OutOfMemoryReading("A100 40GB SXM", 1425, 1287, 91201, "a100-coser"),
+    OutOfMemoryReading("T4", 411, 372, 26421, "t4-catvton"),
+    OutOfMemoryReading("T4", 1451, 1423, 16749, "t4-koalpaca"),
+    OutOfMemoryReading("RTX 4090", 1456, 1386, 21320, "4090-phidias"),
+    OutOfMemoryReading("RTX 4090", 2280, 2210, 22214, "4090-torchchat"),
+    OutOfMemoryReading("RTX 4090", 2269, 2172, 52054, "4090-flux"),
+    OutOfMemoryReading("RTX 5090", 2689, 2595, 34386, "5090-crafter"),
+    OutOfMemoryReading("RTX 5090", 3134, 3074, 1941, "5090-wan"),
 ]
 ROUNDED_BYTES = 2**30 // 100  # two numbers to a hundredth of a GiB: each can be off by half of it
 RECORDED_BYTES = 726466560  # of the H200: after a tensor, products in two types and attention
-
-
-def threads_of(chip: Chip) -> int:
-    """That the whole card can hold."""
-    return chip.multiprocessors * THREADS[chip.capability]
 
 
 def same_chip(one: str, other: str) -> bool:
@@ -147,11 +98,12 @@ def kernels_read() -> list[Outside]:
     """What each card had beside its context, under the cards' names: a process that had multiplied, less a context."""
     bare = CONTEXTS[0][1]
     lines = [Outside("H200 SXM", RECORDED_BYTES - bare, RECORDED_BYTES - bare, "record")]
-    for full in FULL:
-        beside = ((full.used - full.allocated) * 2**30 - full.cached * MIB) // 100
-        context = context_line(full.gpu)
+    for reading in READINGS:
+        not_allocated = (reading.process_gib_hundredths - reading.allocated_gib_hundredths) * 2**30
+        beside = (not_allocated - reading.cached_mib_hundredths * MIB) // 100
+        context = context_line(reading.gpu)
         low = max(0, beside - ROUNDED_BYTES - context.high_bytes)
-        lines.append(Outside(full.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, full.rests_on))
+        lines.append(Outside(reading.gpu, low, beside + ROUNDED_BYTES - context.low_bytes, reading.rests_on))
     return lines
 
 

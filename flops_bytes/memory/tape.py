@@ -21,9 +21,12 @@ from collections.abc import Callable, Sequence
 from flops_bytes.memory.adapters import Format
 
 FLOAT32, INT64 = 4, 8  # bytes
-# Lines of the answer: autocast's copies of weights, gradients of weights, logits, what is sent to other ranks, who may
-# read it when PyTorch is done with it, and all that is none of these, which is what is left of the total.
-OTHERS, COPIES, GRADIENTS, LOGITS, SENT = range(5)
+# The lines of the answer that a storage can belong to.
+OTHERS = 0  # It is of no other line; the answer calls these bytes activations.
+COPIES = 1  # Autocast made it from a weight.
+GRADIENTS = 2  # It is a weight's gradient.
+LOGITS = 3
+SENT = 4  # Another rank may still read it when PyTorch no longer needs it.
 Shape = tuple[int, ...]
 
 
@@ -821,7 +824,7 @@ def weight_matmul(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], re
 
 
 def flops_of(x: Tensor, shape: Sequence[int]) -> int:
-    """Of a matmul with a matrix."""
+    """FLOPs of a product of x, (…, K), with a matrix whose rows or columns are shape[-1]."""
     return 2 * numel(x.shape) * shape[-1]
 
 

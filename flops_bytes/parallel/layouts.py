@@ -379,7 +379,7 @@ def sent(
     checkpointing: str = "none",
     width: int = 2,
     reduced_width: int = 4,
-    adapters: Adapters | None = None,
+    adapters: AdapterTraffic | None = None,
 ) -> Sent:
     """Of one step of a pipeline rank in the middle of its data.
 
@@ -392,13 +392,8 @@ def sent(
     few features between an adapter's two matrices is left out.
     """
     t, m = layout.tensor, layout.micro_batches
-    tokens = batch * seq_len // layout.context
-    features = width * tokens * shape.d_model
-    within = dict.fromkeys(("tensor", "context", "expert"), 0.0)
-    for kind, number in rank_kinds(shape, layout, rank).items():
-        each = layer_sent_bytes(kind, layout, tokens, checkpointing, width)
-        within = {name: size + m * number * each[name] for name, size in within.items()}
-
+    features = width * (batch * seq_len // layout.context) * shape.d_model
+    within = sent_within_layers(shape, layout, rank, seq_len, batch, checkpointing, width)
     # each stage sends a result on and a gradient back, but for the first stage of all, and the last
     crossings = 2 * layout.virtual - (rank in (0, layout.pipeline - 1))
     part = features // t if layout.sequence else features
@@ -408,8 +403,20 @@ def sent(
     return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], sum(in_data[:2]), in_data.copies)
 
 
-class Adapters(NamedTuple):
-    """What is trained beside frozen weights."""
+def sent_within_layers(
+    shape: Model, layout: Layout, rank: int, seq_len: int, batch: int, checkpointing: str, width: int = 2
+) -> dict[str, float]:
+    """Bytes that tensor, context and expert parallelism send in all layers of a pipeline rank, in a step."""
+    tokens = batch * seq_len // layout.context
+    found = dict.fromkeys(("tensor", "context", "expert"), 0.0)
+    for kind, number in rank_kinds(shape, layout, rank).items():
+        each = layer_sent_bytes(kind, layout, tokens, checkpointing, width)
+        found = {name: size + layout.micro_batches * number * each[name] for name, size in found.items()}
+    return found
+
+
+class AdapterTraffic(NamedTuple):
+    """What ZeRO sends of adapters and of the frozen weights beside them."""
 
     numbers: Sequence[int]  # of each pipeline rank, before ZeRO shards them
     gathered_width: float  # bytes of a frozen parameter that is gathered
@@ -424,7 +431,12 @@ class DataSent(NamedTuple):
 
 
 def data_sent(
-    shape: Model, layout: Layout, rank: int, width: int = 2, reduced_width: int = 4, adapters: Adapters | None = None
+    shape: Model,
+    layout: Layout,
+    rank: int,
+    width: int = 2,
+    reduced_width: int = 4,
+    adapters: AdapterTraffic | None = None,
 ) -> DataSent:
     """What ZeRO sends in a step of a pipeline rank. Stages 0 and 1 send once a step, 2 and 3 once a micro-batch.
     Hybrid sharding reduces a rank's shard between replicas, as often. Adapters' numbers are in float32."""
@@ -564,7 +576,7 @@ def step_seconds(
     attention_flop_per_second: float | None = None,
     computed: Callable[[int], Mapping[str, float]] | None = None,
     hides_tensor: bool = False,
-    adapters: Adapters | None = None,
+    adapters: AdapterTraffic | None = None,
 ) -> dict[str, float]:
     """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
     Attention runs at the same rate if it has none of its own. `computed` gives a pipeline rank's own seconds instead,
@@ -585,8 +597,8 @@ def step_seconds(
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
         own = dict(computed(rank)) if computed else at_one_rate
         update = {line: own.pop(line) for line in ("update",) if line in own}
-        each = sent(shape, layout, rank, seq_len, batch, checkpointing, adapters=adapters)
-        between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
+        within = sent_within_layers(shape, layout, rank, seq_len, batch, checkpointing)
+        between = {name: size / getattr(rate, name) for name, size in within.items()}
         if layout.ring:
             scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
             between["context"] = max(0.0, between["context"] - scores)

@@ -30,8 +30,8 @@ from flops_bytes.model.stack import (
     matrices,
     stack_of,
 )
-from flops_bytes.parallel.layouts import Adapters as TrainedAdapters
 from flops_bytes.parallel.layouts import (
+    AdapterTraffic,
     Layout,
     Model,
     head_layers,
@@ -162,7 +162,7 @@ def trained_numbers(shape: Model, layout: Layout, rank: int, step: RankStep) -> 
     )
 
 
-def adapters_of(shape: Model, layout: Layout, step: RankStep) -> TrainedAdapters | None:
+def adapters_of(shape: Model, layout: Layout, step: RankStep) -> AdapterTraffic | None:
     """What of a layout's ranks is trained beside frozen weights, if so."""
     if step.adapters is None:
         return None
@@ -170,7 +170,7 @@ def adapters_of(shape: Model, layout: Layout, step: RankStep) -> TrainedAdapters
         data=1, context=1, zero=0, schedule="1f1b", micro_batches=layout.pipeline, replicas=1, ring=False
     )
     numbers = numbers_of_ranks(shape, alike, RankStep(layout.tensor, recipe=step.recipe, adapters=step.adapters))
-    return TrainedAdapters(numbers, gathered_width(step.recipe, step.base))
+    return AdapterTraffic(numbers, gathered_width(step.recipe, step.base))
 
 
 @lru_cache(maxsize=1024)  # asked for each layout of a list with these degrees

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.memory.allocator import MIB, Settings, downwards, upwards
+from flops_bytes.memory.chips import workspace_bytes
 from flops_bytes.memory.first_steps import Replay, Run, Sharding, Steps, replay, written
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.shapes import quoted
@@ -58,15 +59,8 @@ def run_of(a: Mapping[str, Any], model: Model, lengths: Sequence[Sequence[int]],
         base=a["base"],
         sharding=sharding,
         bucket_bytes=at_update.get("reduced", 0) if a["gpus"] > 1 and zero == 0 else 0,
-        workspace_bytes=workspace_bytes(a["gpu"]),
+        workspace_bytes=workspace_bytes(a["gpu"] or ""),
     )
-
-
-def workspace_bytes(gpu: str | None) -> int:
-    """Of cuBLAS, for each thread that multiplies (aten/src/ATen/cuda/CublasHandlePool.cpp, at 2.13): 32 MiB on Hopper
-    and Blackwell, else 4,096 KiB twice and 16 KiB eight times."""
-    is_new = any([name in str(gpu) for name in ("H100", "H200", "H800", "H20", "B200", "B300", "GB", "RTX 50")])
-    return 32 * MIB if is_new else 8320 * 1024
 
 
 def with_beside(run: Run, moments: Moments) -> Steps:

@@ -295,6 +295,8 @@ def read_option(name: str, value: Any) -> Any:
     if kind == "text":
         if not text:
             raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
+        if name == "gpu":
+            return row_name(text)
         return load_config(value) if name == "config" else text
     if isinstance(kind, tuple):
         if text.replace("_", "-") not in kind:
@@ -412,9 +414,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def node_of(gpu: str) -> int:
     """GPUs of a node of such cards, if nobody says."""
-    own = {row.lower().replace(" ", ""): gpus for row, gpus in NODE_GPUS.items()}
     usual: int = OPTIONS["node_gpus"].default
-    return own.get(gpu.lower().replace(" ", ""), usual)
+    return NODE_GPUS.get(gpu, usual)
 
 
 def read_trained(a: dict[str, Any]) -> None:
@@ -514,7 +515,7 @@ def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     if asked["gpu_memory"] and asked["gpu_peak"]:
         peaks = dict.fromkeys(("float32", "bfloat16", "float16"), asked["gpu_peak"])
         return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
-    name = row_name(asked["gpu"] or "")
+    name = asked["gpu"] or row_name("")
     return ROWS[name]._replace(memory_bytes=capacity_bytes(name, ROWS[name]))
 
 
@@ -522,7 +523,7 @@ def capacity_source(asked: Mapping[str, Any]) -> str:
     """Who says how much memory the card has: CUDA, its label, or who asks."""
     if not asked["gpu"]:
         return "asked"
-    return "reported" if row_name(asked["gpu"]) in REPORTED else "label"
+    return "reported" if asked["gpu"] in REPORTED else "label"
 
 
 def row_name(written: str) -> str:
@@ -544,7 +545,7 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     gpus, node_gpus = asked["gpus"], asked["node_gpus"]
     nodes = -(-gpus // node_gpus)
-    card = row_name(asked["gpu"]) if asked["gpu"] else ""
+    card = asked["gpu"] or ""
     node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
     network_link, asked_link = "400 Gb/s", asked["link"]
     if asked_link and asked_link.endswith("Gb/s") and nodes > 1:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from flops_bytes.memory.outside import SOURCES, Outside, middle_bytes, outside_lines
-from flops_bytes.plan.options import row_name
 from flops_bytes.time.gpus import TPUS
 
 
@@ -12,8 +11,7 @@ def asked_lines(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert
     """Of training or serving as it is asked for; of a card of which only numbers are said, as of any; of a TPU none."""
     if a["gpu"] in TPUS:
         return []
-    gpu = row_name(a["gpu"]) if a["gpu"] else ""
-    return outside_lines(gpu, a["gpus"], a["node_gpus"], a["network_cards"] or 0, tensor, pipeline, expert)
+    return outside_lines(a["gpu"] or "", a["gpus"], a["node_gpus"], a["network_cards"] or 0, tensor, pipeline, expert)
 
 
 def outside_bytes(a: Mapping[str, Any], tensor: int = 1, pipeline: int = 1, expert: int = 1) -> int:

@@ -9,6 +9,7 @@ peak while nothing waits: if not given, the middle of what published steps witho
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from flops_bytes.memory.chips import workspace_bytes
 from flops_bytes.memory.first_steps import Steps
 from flops_bytes.model.shapes import quoted
 from flops_bytes.model.stack import Attention, Stack
@@ -36,7 +37,7 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.parallel.rank_steps import lines_at_peak
 from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
-from flops_bytes.plan.meters import meters_of, workspace_bytes
+from flops_bytes.plan.meters import meters_of
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
@@ -46,7 +47,6 @@ from flops_bytes.plan.options import (
     read_gpu,
     read_option,
     read_options,
-    row_name,
 )
 from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import steps_like
@@ -201,7 +201,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
     asked_share = layout_options["matmul_share"] or layout_options["attention_share"] or a["lora"]
-    rates_card = row_name(a["gpu"]) if a["gpu"] and not asked_share and not told.get("gpu_peak") else ""
+    rates_card = a["gpu"] if a["gpu"] and not asked_share and not told.get("gpu_peak") else ""
     rates_card = rates_card if rates_card and has_rates(shape, rates_card, recipe) else ""
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
@@ -264,7 +264,7 @@ def model_to_split(model: ReadModel, a: Mapping[str, Any]) -> Model:
 
 def assumed_share(a: Mapping[str, Any]) -> float:
     """The middle of what published steps on such cards reached that computed nothing again."""
-    _, steps = steps_like(row_name(a["gpu"]) if a["gpu"] else "", recomputes=False)
+    _, steps = steps_like(a["gpu"] or "", recomputes=False)
     return (steps.low + steps.high) / 2
 
 
@@ -311,7 +311,7 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     A measured bus bandwidth is what a ring through all GPUs sends from node to node by all network cards together, and
     includes what a collective loses.
     """
-    card, asked_link = row_name(a["gpu"]) if a["gpu"] else "", a["link"]
+    card, asked_link = a["gpu"] or "", a["link"]
     node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
     network_link = "400 Gb/s"
     if asked_link and asked_link.endswith("Gb/s"):
@@ -372,7 +372,7 @@ def rank_step(question: LayoutQuestion, checkpointing: str) -> RankStep:
         question.recipe,
         checkpointing,
         a["loss"],
-        workspace_bytes(a["gpu"]),
+        workspace_bytes(a["gpu"] or ""),
         a["chunks"],
         adapters_of_options(a),
         a["base"],

@@ -235,14 +235,20 @@ def layout_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool = True, tell: Tell | None = None
 ) -> list[dict[str, Any]]:
     """The layouts that fit a question, as rows of an answer. Raises ValueError if none is planned for it."""
-    return [row for _, row in layouts_with_rows(said, reader, lives, tell)]
+    return [row for _, row in fitting_or_least(layouts_with_rows(said, reader, lives, tell))]
+
+
+def fitting_or_least(found: list[tuple[Way, dict[str, Any]]]) -> list[tuple[Way, dict[str, Any]]]:
+    """Those that fit; if none does, the one that needs least."""
+    fitting = [each for each in found if each[0].verdict != MISSES]
+    return fitting or sorted(found, key=lambda each: each[0].needs_bytes)[:1]
 
 
 def layouts_with_rows(
     said: Mapping[str, Any], reader: Reader, lives: bool, tell: Tell | None
 ) -> list[tuple[Way, dict[str, Any]]]:
-    """Of each result that a training can have the fastest layout that fits; of the first that has one, ten. If none
-    fits, the one that needs least."""
+    """Of each result that a training can have the fastest layout that fits, or the one that needs least; of the first
+    that has one, ten."""
     told = {name: value for name, value in said.items() if value is not None}
     asked = {name: value for name, value in told.items() if name != "global_batch"}
     fixed, found, why = fixed_options(said), list[LayoutWay](), ""
@@ -265,9 +271,7 @@ def layouts_with_rows(
         found += [*islice(in_order(candidates, lives, tell), most)] or least_of(candidates)
     if not found:
         raise ValueError(why or "--gpus: they can share no such step; give others, or another --global-batch")
-    fitting = [each for each in found if each.way.verdict != MISSES]
-    least = sorted(found, key=lambda each: each.way.needs_bytes)[:1]
-    return [(each.way, layout_row(each, said)) for each in fitting or least]
+    return [(each.way, layout_row(each, said)) for each in found]
 
 
 def refuse_too_many(candidates: int) -> None:
@@ -302,12 +306,11 @@ def rows_on_ranks(
     make needless. If nothing fits, what needs least. Raises ValueError if no layout is planned."""
     layouts = layouts_with_rows({**said, "context": complete.a["context"]}, reader, lives, tell)
     others = living_ways(complete, said) if lives else find_ways(complete, said)
-    timed = [way._replace(seconds=way.seconds * slowness(way.options, complete, said, reader)) for way in others]
-    apart = [(way, way_row(way, said)) for way in timed if not is_layout(way.options, said, reader)]
-    found = sorted(layouts + apart, key=lambda each: (each[0].seconds, losses_of(each[0]), each[0].needs_bytes))
-    fitting = [each for each in found if each[0].verdict != MISSES]
-    if not fitting:
-        return [row for _, row in sorted(found, key=lambda each: each[0].needs_bytes)[:1]]
+    apart = [way for way in others if not is_layout(way.options, said, reader)]
+    timed = [way._replace(seconds=way.seconds * slowness(way.options, complete, said, reader)) for way in apart]
+    rows = [*layouts, *((way, way_row(way, said)) for way in timed)]
+    found = sorted(rows, key=lambda each: (each[0].seconds, losses_of(each[0]), each[0].needs_bytes))
+    fitting = fitting_or_least(found)
     return [
         row
         for place, (way, row) in enumerate(fitting)

@@ -11,7 +11,7 @@ from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.model.shapes import Decoder, parameters
 from flops_bytes.model.stack import stack_of
 from flops_bytes.parallel.sharding import overlap, sent_parts, waiting_seconds
-from flops_bytes.plan.options import has_dropout, named_shape, read_gpu, read_network, row_name
+from flops_bytes.plan.options import has_dropout, named_shape, read_gpu, read_network
 from flops_bytes.time.gpus import TPUS
 from flops_bytes.time.rates import (
     AGREED,
@@ -60,7 +60,7 @@ def why_no_rates(a: Mapping[str, Any], shape: Decoder) -> str:
         "Adafactor": a["optimizer"] == "adafactor",
         "state in the host's memory": a["offload"] == "yes",
         "a card without a name": not a["gpu"],
-        "TPUs": a["gpu"] and row_name(a["gpu"]) in TPUS,
+        "TPUs": a["gpu"] in TPUS,
     }
     return next((why for why, holds in reasons.items() if holds), "")
 
@@ -76,7 +76,7 @@ def step_time(
     shape = shape or named_shape(a)
     if why := why_no_rates(a, shape):
         raise ValueError(f"no published rates: {why}")
-    gpu, card = read_gpu(a), row_name(a["gpu"])
+    gpu, card = read_gpu(a), a["gpu"]
     peak = gpu.peak_flop_per_second.get("bfloat16") or gpu.peak_flop_per_second["float16"]
     zero, gpus, recipe = int(a["zero"]), a["gpus"], a["recipe"].replace("-", "_")
     tokens, micro_batches = a["micro_batch"] * a["context"], a["accumulation"]
@@ -172,7 +172,7 @@ def step_time_lines(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str,
     parts = sorted(((each.assumed, line) for line, each in time.lines.items() if each.assumed), reverse=True)
     yield "    of these", ", ".join(f"{line} {seconds:.3g}" for seconds, line in parts)
     yield "    not in it", ", ".join(LEFT_OUT)
-    if (family := card_family(row_name(a["gpu"]))) in AGREED:
+    if (family := card_family(a["gpu"])) in AGREED:
         readings, least, most = AGREED[family]
         agreement = f"the rates said {least:.2f} to {most:.2f} of what they took"
         yield "    published steps", f"{agreement}, eight of ten of {readings} on {family}"

@@ -32,7 +32,7 @@ from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, fo
 from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_moments, waiting_seconds
 from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
 from flops_bytes.plan.model import Model, parameter_totals
-from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
+from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text
 from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import BATCHES, steps_like
 from flops_bytes.plan.software import (
@@ -405,7 +405,7 @@ def published_mfu(a: dict[str, Any], has_experts: bool) -> dict[str, Any] | None
     which no such MFU was found."""
     if a["lora"] or has_experts or a["matmuls"] != "as-recipe":
         return None
-    gpu = row_name(a["gpu"]) if a["gpu"] else ""
+    gpu = a["gpu"] or ""
     cards, steps = steps_like(gpu, a["checkpointing"] in ("per-op", "full"))
     return {"cards": cards, "readings": steps.readings, "low": steps.low, "high": steps.high}
 
@@ -618,7 +618,7 @@ def limits(a: Options, model: Model, memory_bytes: float) -> dict[str, Any]:
     }
 
 
-def matmul_rate(a: Options, model: Model, peaks: Mapping[str, float], dtype: str) -> tuple[float, float]:
+def low_precision_rates(a: Options, model: Model, peaks: Mapping[str, float], dtype: str) -> tuple[float, float]:
     """The share of a model's FLOPs that are in fewer bits than the recipe's, and FLOP/s at the peaks of both."""
     if a["matmuls"] == "as-recipe":
         return 0.0, peaks[dtype]
@@ -645,6 +645,14 @@ def step_timing(a: Options, model: Model, flops: Mapping[str, float], flop_per_s
     )
 
 
+def told_step_seconds(a: Options, timing: Timing) -> float:
+    """Seconds of a step, from the one of SPEEDS that was given."""
+    if a["step_seconds"]:
+        return float(a["step_seconds"])
+    tokens_per_second: float = a["tokens_per_second"] or a["mfu"] * timing.peak_tokens_per_second
+    return timing.step_tokens / tokens_per_second
+
+
 def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
     """What training takes, from options that are read; at least, of a kind whose steps are not derived."""
     stack, gpu = model.stack, read_gpu(a)
@@ -658,16 +666,12 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
 
     flops_by_pairs = {name: flops_a_token(a, model, name == "causal") for name in ("all", "causal")}
     flops = flops_by_pairs[a["pairs"]]
-    share, flop_per_second = matmul_rate(a, model, peaks, dtype)
+    share, flop_per_second = low_precision_rates(a, model, peaks, dtype)
     timing = step_timing(a, model, flops, flop_per_second, peaks[dtype])
     step_tokens = timing.step_tokens
     speed_option = next((name for name in SPEEDS if a[name]), None)
-    if speed_option:  # what was measured has all waits in it
-        asked_speed = a[speed_option]
-        step_seconds: float = {"step_seconds": asked_speed, "tokens_per_second": step_tokens / asked_speed}.get(
-            speed_option, step_tokens / (asked_speed * timing.peak_tokens_per_second)
-        )
-        matmul_seconds = step_seconds
+    if speed_option:  # What was measured has all waits in it.
+        step_seconds = matmul_seconds = told_step_seconds(a, timing)
     else:
         step_seconds, matmul_seconds = assumed_seconds(timing, STEP_MFU), compute_seconds(timing, STEP_MFU)
     tokens_per_second = step_tokens / step_seconds

@@ -17,7 +17,7 @@ from flops_bytes.plan.training import (
     assumed_seconds,
     flops_a_token,
     is_eight_bit,
-    matmul_rate,
+    low_precision_rates,
     method_options,
     needed_bytes,
     read_format,
@@ -120,7 +120,7 @@ def seconds_a_token(a: Options, model: Model) -> float:
     """Of all GPUs, at the MFU that is given, or assumed."""
     peaks = read_gpu(a).peak_flop_per_second
     dtype, flops = read_format(a, peaks), flops_a_token(a, model, a["pairs"] == "causal")
-    timing = step_timing(a, model, flops, matmul_rate(a, model, peaks, dtype)[1], peaks[dtype])
+    timing = step_timing(a, model, flops, low_precision_rates(a, model, peaks, dtype)[1], peaks[dtype])
     return assumed_seconds(timing, a["mfu"] or STEP_MFU) / timing.step_tokens
 
 

@@ -3,7 +3,12 @@
 import json
 from pathlib import Path
 
-from flops_bytes.memory.outside import CHIPS, SOURCES, Outside, outside_lines
+import pytest
+
+from flops_bytes.memory.chips import AMD, CHIPS, workspace_bytes
+from flops_bytes.memory.outside import SOURCES, Outside, outside_lines
+from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.time.gpus import GPUS, THIRD_PARTY
 
 RECORD = Path(__file__).parents[2] / "measurements/nvidia-h200/link_and_context.json"
 MIB = 2**20
@@ -52,3 +57,22 @@ def test_a_card_that_nobody_read_has_the_interval_of_all() -> None:
             wide = named(unknown, line.name)
             assert wide.low_bytes <= line.low_bytes <= line.high_bytes <= wide.high_bytes
             assert line.rests_on in SOURCES
+
+
+WITHOUT_A_CHIP = {"B300"}  # of which no reading of its multiprocessors was found
+
+
+def test_every_card_has_its_chip() -> None:
+    assert {*GPUS, *THIRD_PARTY} - {*AMD} - {*CHIPS} == WITHOUT_A_CHIP
+
+
+@pytest.mark.parametrize("gpu", [*GPUS, *THIRD_PARTY, ""])
+def test_cublas_has_a_larger_workspace_on_hopper_and_later(gpu: str) -> None:
+    old = gpu.startswith(("V100", "T4", "A", "L", "RTX 3", "RTX 4"))
+    assert workspace_bytes(gpu) == (128 * MIB if gpu.startswith("MI3") else 8320 * 1024 if old else 32 * MIB)
+
+
+def test_a_card_is_one_however_it_is_written() -> None:
+    asked = {"model": "gpt2", "context": 1024, "checkpointing": "full"}
+    for name, other in (("H100 SXM", "h100sxm"), ("TPU v4", "tpu V4"), ("A100 80GB SXM", "a10080gbsxm")):
+        assert plan(gpu=name, **asked) == plan(gpu=other, **asked)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests import groups
 from tests.conftest import ROOT
-from tests.groups import group_of, length
+from tests.groups import expected_seconds, group_of
 
 
 def test_a_pages_blocks_and_a_files_tests_stay_together() -> None:
@@ -23,7 +23,7 @@ def test_what_takes_long_begins_first() -> None:
         "docs/en/plan.md::[CodeFence#1]",
         "tests/flops_bytes/test_sharded.py::test_a",
     ]
-    assert sorted(names, key=lambda name: -length(name)) == names[::-1]
+    assert sorted(names, key=lambda name: -expected_seconds(name)) == names[::-1]
 
 
 def test_the_files_that_are_named_are_there() -> None:

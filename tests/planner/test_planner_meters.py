@@ -9,8 +9,9 @@ import pytest
 from py_mini_racer import MiniRacer
 
 import planner
+from flops_bytes.memory.chips import CHIPS
 from flops_bytes.memory.first_steps import written
-from flops_bytes.memory.outside import CHIPS, outside_lines
+from flops_bytes.memory.outside import outside_lines
 from flops_bytes.plan import meters as plan_meters
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan import plan, settled_question
