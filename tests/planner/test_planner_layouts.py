@@ -41,7 +41,7 @@ def named(script: MiniRacer, fields: dict[str, str]) -> str | None:
     "change",
     [
         {},
-        {"gpus": "16384", "model": "llama-3.1-405b", "checkpointing": "none"},
+        {"gpus": "512", "model": "llama-3.1-405b", "checkpointing": "none"},
         {"global_batch": "4M", "link": "400 Gb/s", "node_gpus": "4", "speed": "40%"},
         {"gpu": "other", "gpu_memory": "80GB", "gpu_peak": "989T", "link": "NVLink 4"},
         {"gpus": "2", "model": "llama-3-70b"},

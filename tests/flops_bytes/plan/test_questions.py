@@ -48,7 +48,7 @@ from tests.draw import ALL as SLOW
 
 MOST = 2**40  # beyond which no limit is looked for
 SEED = int(os.environ.get("QUESTIONS_SEED", "17"))
-PARTS, DRAWS = 3, 100  # of a test: about ten seconds each
+PARTS, DRAWS = 3, 50  # of a test: about ten seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # of a processor, and of memory, that a question may take
 FEW_GPUS = 8  # whose layouts are all gone through
 THROUGH_ALLOCATOR = 1 if SLOW else 0.15  # of what is asked in a terminal, where a step goes through it, so many
@@ -546,7 +546,7 @@ def test_no_question_ends_in_a_traceback_a_hang_or_a_contradiction(part: int) ->
         for number in range(part * DRAWS, (part + 1) * DRAWS):
             draw(SEED, number, said)
     answered = sum(times for what, times in said.items() if what.startswith("answered"))
-    assert answered > 0.9 * DRAWS and all(said[f"held {holds}"] > 5 for holds in HOLD), said
+    assert answered > 0.9 * DRAWS and all(said[f"held {holds}"] > DRAWS // 20 for holds in HOLD), said
 
 
 def many(draws: int, seed: int, first: int = 0) -> int:
