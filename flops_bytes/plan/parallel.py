@@ -289,6 +289,8 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
     if layout_options["etp"] not in (None, 1, layout_options["tp"]):
         mend = f"give 1, or as many as --tp, {layout_options['tp']}"
         raise ValueError(f"--etp: {layout_options['etp']} ranks that share an expert are not derived; {mend}")
+    if layout_options["trainer"] == "nanotron" and layout_options["sequence"] == "no" and layout_options["tp"] > 1:
+        raise ValueError("--sequence: nanotron's ALL_REDUCE is not derived; choose yes, which is its REDUCE_SCATTER")
     return Layout(
         data,
         **degrees,
