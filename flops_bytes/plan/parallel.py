@@ -36,7 +36,7 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.parallel.rank_steps import lines_at_peak
 from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
-from flops_bytes.plan.meters import meters_of, workspace_bytes
+from flops_bytes.plan.meters import life_of, meters_of, workspace_bytes
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
@@ -420,6 +420,14 @@ def held_by_rank(
     at_once, *others = steps_in_ways(question, layout, checkpointing, rank)
     lines = lines_at_peak(at_once) | {"allowance": outside_bytes(question.a, *degrees)}
     return lines, meters_of([at_once, *others], question.a, question.memory_bytes, 0, *degrees) if meters else None
+
+
+def life_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> tuple[int, str]:
+    """Bytes of a rank when it holds most, and whether its steps live, as held_by_rank() says both."""
+    degrees = layout.tensor, layout.pipeline, layout.expert
+    runs = list(steps_in_ways(question, layout, checkpointing, rank))
+    needs_bytes = sum(lines_at_peak(runs[0]).values()) + outside_bytes(question.a, *degrees)
+    return needs_bytes, life_of(runs, question.a, question.memory_bytes, 0, *degrees)
 
 
 def seconds_by_line(
