@@ -12,7 +12,7 @@ def find(command: str) -> Callable[[list[str]], int]:
     """What runs a command, imported when it is asked for: the planner answers at once, and counting needs torch."""
     match command:
         case "plan":
-            from flops_bytes.plan.__main__ import main as run
+            from flops_bytes.files.command import plan_options as run
         case "count":
             from flops_bytes.counting.command import main as run
         case "check":

@@ -234,7 +234,8 @@ def script(name: str, stamp: int) -> str:
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
     if wanted == FILES:
         style = re.sub(r"/\*.*?\*/|\n\s*", "", (PLANNER / "files.css").read_text(encoding="utf-8"))
-        data = json.dumps(softwares(), ensure_ascii=False)
+        read = {name: {key: own[key] for key in own if key != "source"} for name, own in softwares().items()}
+        data = json.dumps(read, ensure_ascii=False, separators=(",", ":"))
         texts += f"const STYLE={json.dumps(style)},SOFTWARES={json.dumps(data)};"
     texts += f"const CARDS={json.dumps(roofs())};" if page == "roofline.js" else ""
     return f"let {{{kept}}}=(()=>{{{of.first}\nreturn {{{names},ValueError{shared}}}}})();{jsmin(texts + rest)}"

@@ -75,6 +75,7 @@ class Box {
     this.left.clear();
     this.contents = contents;
     this.decode(contents.filter(({ kind }) => kind === "message"));
+    if (found?.config.size) found.fields.set("config", JSON.stringify(found.config, (_, value) => (value instanceof Map ? Object.fromEntries(value) : typeof value === "bigint" ? Number(value) : value)));
     if (found && given.length) this.fill(found);
     this.found = found;
     this.tell(found, refused, contents);

@@ -36,6 +36,7 @@ def read_files(files: list[dict[str, Any]], data: Mapping[str, Software], given:
         "rows": [as_table(row) for row in rows_of(run, data)],
         "problems": [as_table(row) for row in problems if row.sentence not in OF_THE_FORM],
         "fields": fields | ({"config": config.text} if config else {}),
+        "config": config.table if config and not config.text else {},  # which stands in another's file
         "flags": {name: flags({name: value}, config) for name, value in asked.items() if matters(name, value)},
         "small": [name for name in asked if name in SMALL],
         "layout": [name for name in asked if name in PARALLEL],

@@ -1,4 +1,5 @@
-"""`flops-bytes FILE …`: what was read of the files, key by key, and the planner's answer to it."""
+"""`flops-bytes FILE …`: what was read of the files, key by key, and the planner's answer to it; and `flops-bytes plan`,
+whose options a software may run."""
 
 import json
 import sys
@@ -11,16 +12,18 @@ from flops_bytes.files.formats import line_of
 from flops_bytes.files.interpret import Part
 from flops_bytes.files.out_of_memory import PARTS, decode
 from flops_bytes.files.run import SMALL, Row, Run, flags, problems_of, read_run, rows_of, shown
+from flops_bytes.files.run_by import read, run_by, software_named
 from flops_bytes.files.software import sentences, softwares
 from flops_bytes.files.write import NOT_WRITTEN, REMOVED, change_of, lines_of, sayable
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main as run_plan
-from flops_bytes.plan.options import OPTIONS, read_option
+from flops_bytes.plan.options import OPTIONS
 from flops_bytes.plan.parallel import DEGREES, PARALLEL
 from flops_bytes.plan.ways import TRIED
 
 MISTAKE = 2
 MOST_FILES = 20
+UNINDENTED = ("file", "run by", "config", "implied", "card")  # sentences
 WIDEST = 60  # characters of a key and its value
 USAGE = """usage: flops-bytes FILE … [options of flops-bytes plan]
 
@@ -43,6 +46,28 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"flops-bytes: {error}", file=sys.stderr)
         return MISTAKE
+
+
+def plan_options(arguments: list[str]) -> int:
+    """`flops-bytes plan`: the planner, or with --run-by its answer to the same as a software runs it."""
+    written, rest = without_run_by(arguments)
+    if written is None or {"-h", "--help", "--schema"} & {*arguments}:
+        return run_plan(arguments)
+    try:
+        return answer_as_run_by(software_named(written), rest)
+    except ValueError as error:
+        print(f"flops-bytes plan: {error}", file=sys.stderr)
+        return MISTAKE
+
+
+def without_run_by(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """What is said with --run-by, and the other arguments."""
+    for n, each in enumerate(arguments):
+        flag, is_joined, value = each.partition("=")
+        if flag == "--run-by":
+            end = n + (1 if is_joined else 2)
+            return value if is_joined else "".join(arguments[n + 1 : end]), arguments[:n] + arguments[end:]
+    return None, arguments
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -74,26 +99,45 @@ def command_of(kind: str) -> Callable[[list[str]], int]:
 
 def answer(contents: list[Content], rest: list[str]) -> int:
     """Says what was read, and plans it."""
-    given, as_json = options_in(rest), "--json" in rest
-    tables = [each for each in contents if each.kind == "table"]
-    out = sys.stderr if as_json else sys.stdout  # which is for programs
+    given, tables = options_in(rest), [each for each in contents if each.kind == "table"]
+    out = sys.stderr if "--json" in rest else sys.stdout  # which is for programs
     for line in [line for each in contents if each.kind == "message" for line in message_lines(each)]:
         print(line, file=out)
     if not tables and not rest:
         return 0
     run = read_run(contents, softwares(), given)
-    for line in reading_lines(list(rows_of(run, softwares()))):
+    refused = list(problems_of(run, given, softwares()))
+    return answer_run(run, run if tables else None, list(rows_of(run, softwares())), refused, given, rest)
+
+
+def answer_as_run_by(software: str, rest: list[str]) -> int:
+    """The same of options without files, as a software runs them."""
+    given = options_in(rest)
+    run, empty = run_by(software, given)
+    rows = list(rows_of(run, softwares()))
+    rows[0] = rows[0]._replace(sentence="run by")
+    refused = [row for row in problems_of(run, given, softwares()) if row.sentence in ("refused", "refusal")]
+    return answer_run(run, empty, rows, refused, given, rest)
+
+
+def answer_run(
+    run: Run, written: Run | None, rows: list[Row], refused: list[Row], given: Mapping[str, Any], rest: list[str]
+) -> int:
+    """Says what was read of a run, what it takes, and as the files that are written what changes."""
+    as_json = "--json" in rest
+    out = sys.stderr if as_json else sys.stdout  # which is for programs
+    for line in reading_lines(rows):
         print(line, file=out)
-    if problems := [sentence(row) for row in problems_of(run, given, softwares())]:
-        raise ValueError("\n             ".join(problems))
+    if refused:
+        raise ValueError("\n             ".join([sentence(row) for row in refused]))
 
     def where(name: str) -> str:
         each = next((each for each in run.reading.said if name in each.options and each.file), None)
         return f"{each.file}, {place(line_of(run.texts[each.file], each.key))}{shown(each)}: " if each else ""
 
     asked, status = planned(run.asked, given, [each for each in rest if each != "--find" or as_json], out, where)
-    if not as_json and tables:
-        for line in written_lines(run, asked, given, "--find" in rest):
+    if not as_json and written and status != MISTAKE:
+        for line in written_lines(written, asked, given, "--find" in rest):
             print(line)
     return status
 
@@ -126,7 +170,7 @@ def reading_lines(rows: list[Row]) -> Iterator[str]:
         if row.sentence in ("option", "default"):
             yield f"  {text}"
         else:
-            yield from [text] if row.sentence in ("file", "config", "implied", "card") else indented(text)
+            yield from [text] if row.sentence in UNINDENTED else indented(text)
     yield ""
 
 
@@ -172,17 +216,17 @@ def planned(
 # Written down
 
 MOST_WAYS = 5
-FREED = (*TRIED, "lora", "base", "lora_on", "lora_dropout")  # what files say and --find may change
+FREED = (*TRIED, "checkpoint_every", "lora", "base", "lora_on", "lora_dropout")  # what files say and --find may change
 
 
 def written_lines(run: Run, asked: Mapping[str, Any], given: Mapping[str, Any], find: bool) -> Iterator[str]:
     """The options behind the files as their own lines; and of each way that fits the lines that ask for it."""
     own = sayable([Part("", name, {}) for name in softwares()], softwares())
     changed = {name: read(name, value) for name, value in given.items() if name in own and name not in NOT_WRITTEN}
-    if changed:
+    if lines := list(change_lines(run, changed)):
         yield ""
-        yield sentences()["asked"]
-        yield from change_lines(run, changed)
+        yield sentences()["asked" if not run.parts or run.parts[0].held else "written"]
+        yield from lines
     if find:
         yield ""
         yield sentences()["ways"]
@@ -196,11 +240,6 @@ def written_lines(run: Run, asked: Mapping[str, Any], given: Mapping[str, Any], 
                 speed=f"{way['tokens_per_second']:,.0f}",
             )
             yield from change_lines(run, {**changed, **options})
-
-
-def read(name: str, value: Any) -> Any:
-    """An option as it is planned with, where it is one of a training that splits no layer."""
-    return read_option(name, value) if name in OPTIONS else value
 
 
 def freed(run: Run, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

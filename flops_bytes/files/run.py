@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.files.content import Content
 from flops_bytes.files.formats import flatten, line_of
-from flops_bytes.files.interpret import Part, Reading, Said, Software, interpret, words
+from flops_bytes.files.interpret import Part, Reading, Said, Software, holds, interpret, words
 from flops_bytes.files.out_of_memory import TOOLS, decode
 from flops_bytes.model.presets import PRESETS, known
 from flops_bytes.model.shapes import SHAPES, abbreviated
@@ -75,6 +75,7 @@ def parts_of(tables: list[Content], data: Mapping[str, Software]) -> tuple[list[
     """What each file says, in the order in which softwares take precedence; and the model's config.json."""
     found: list[Part] = []
     config: Content | None = None
+    inside: Content | None = None
     for each in tables:
         try:
             keys = flatten(each.table)
@@ -96,9 +97,21 @@ def parts_of(tables: list[Content], data: Mapping[str, Software]) -> tuple[list[
             inner = {key[len(INNER) :]: value for key, value in keys.items() if key.startswith(INNER)}
             found += [Part(each.path, "deepspeed", inner)] if inner else []
             keys = {key: value for key, value in keys.items() if not key.startswith(INNER)}
+        own = data[name].get("config", {})
+        if own and holds(own, keys):
+            inside = config_inside(each, own)
+            keys = {key: value for key, value in keys.items() if not key.startswith(f"{own['table']}.")}
         found.append(Part(each.path, name, keys))
     order = list(data)
-    return sorted(found, key=lambda part: order.index(part.software)), config
+    return sorted(found, key=lambda part: order.index(part.software)), config or inside
+
+
+def config_inside(each: Content, own: Mapping[str, Any]) -> Content:
+    """The model's config.json, which stands in another's file as a table."""
+    table: Any = each.table
+    for name in own["table"].split("."):
+        table = table.get(name, {}) if isinstance(table, Mapping) else {}
+    return Content(f"{each.path}, {own['table']}", "table", "", {**table, "model_type": own["model_type"]})
 
 
 def facts_beside(parts: list[Part], config: Content | None) -> dict[str, Any]:
@@ -128,6 +141,7 @@ def asked_of(
         asked = asked | card_of(told[0])
     if any(name in given for name in MODELS):
         asked = {name: value for name, value in asked.items() if name not in MODELS}
+    asked = {name: value for name, value in asked.items() if name not in told_by_method(given)}
     asked = {name: value for name, value in asked.items() if name not in given}
     if "global_batch" in asked or "global_batch" in given:
         asked = {name: value for name, value in asked.items() if name != "accumulation"}
@@ -137,6 +151,15 @@ def asked_of(
     if any(name in PARALLEL for name in both):
         asked = {name: value for name, value in asked.items() if name in ACCEPTED or not is_plain(name, value)}
     return asked
+
+
+def told_by_method(given: Mapping[str, Any]) -> list[str]:
+    """Options of files that no longer stand where somebody says what is trained: by its name, or by a rank."""
+    if given.get("trained") == "all":
+        return ["base", "lora", "lora_on", "lora_dropout", "lora_inputs"]
+    if "trained" in given:
+        return ["base"]
+    return ["trained"] if "lora" in given else []
 
 
 def is_plain(name: str, value: Any) -> bool:

@@ -17,6 +17,7 @@ NAMES = (
     "ms_swift",
     "torchtune",
     "nanotron",
+    "megatron",
     "trl",
     "transformers",
     "peft",

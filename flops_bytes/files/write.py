@@ -18,6 +18,7 @@ REMOVED = "(removed)"  # stands for the value of a key that is taken out
 MOST_EDITS = 16
 NOT_WRITTEN = ("model", "gpus")  # but said beside the files
 ASKED = 100  # how much more an option counts that is asked for than one that follows
+ASIDE = 1e-3  # how much one that is not as it was counts beside a key to write
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/-]*", re.ASCII)  # that YAML needs no quotes for
 METHOD = ("lora", "base")  # of what is trained
 
@@ -37,6 +38,14 @@ class Change(NamedTuple):
     edits: list[Edit]
     unsaid: dict[str, Any]
     beside: dict[str, Any]
+
+
+class Goal(NamedTuple):
+    """What files shall ask for."""
+
+    wanted: Mapping[str, Any]
+    asked: list[str]  # the options that were asked for
+    is_kept: bool  # whether the others count too, as files say them that say something
 
 
 Edits = dict[str, Any]  # by a key's whole name, with its software's prefix
@@ -60,23 +69,23 @@ def wanted_options(now: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[s
 def change_of(
     parts: list[Part], data: Mapping[str, Software], more: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> Change:
-    """The edits of a run's files that ask for changed options, which are as the planner takes them."""
+    """The edits of a run's files that ask for changed options, which are as the planner takes them. What else they say
+    stays as far as it can; where they say nothing yet, it follows as their software has it."""
     now = interpret(parts, data, more).options
-    wanted = wanted_options(now, changed)
     asked = [*changed, *(METHOD if "trained" in changed else ())]
+    goal = Goal(wanted_options(now, changed), asked, any([len(part.held) > 0 for part in parts]))
     edits: Edits = {}
     found: Mapping[str, Any] = now
-    while differing(found, wanted) and len(edits) < MOST_EDITS:
-        better = next_edits(parts, data, more, wanted, asked, edits)
+    while counted(found, goal) and len(edits) < MOST_EDITS:
+        better = next_edits(parts, data, more, goal, edits)
         if better is None:
             break
         edits = better
         found = read_back(parts, data, more, edits)
-    missing = differing(found, wanted)
-    unsaid = {name: wanted.get(name) for name in missing if name in asked}
-    return Change(
-        edits_of(parts, data, edits), unsaid, {name: said(found, name) for name in missing if name not in asked}
-    )
+    missing = counted(found, goal)
+    names = [name if name in changed else "trained" for name in missing if name in asked]
+    beside = {name: said(found, name) for name in missing if name not in asked}
+    return Change(edits_of(parts, data, edits), {name: changed[name] for name in names}, beside)
 
 
 def said(options: Mapping[str, Any], name: str) -> Any:
@@ -90,23 +99,27 @@ def differing(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     return [name for name in names if words(said(found, name)) != words(said(wanted, name))]
 
 
+def counted(found: Mapping[str, Any], goal: Goal) -> list[str]:
+    """Of these the ones that matter."""
+    return [name for name in differing(found, goal.wanted) if goal.is_kept or name in goal.asked]
+
+
 def next_edits(
     parts: list[Part],
     data: Mapping[str, Software],
     more: Mapping[str, Any],
-    wanted: Mapping[str, Any],
-    asked: list[str],
+    goal: Goal,
     edits: Edits,
 ) -> Edits | None:
     """These edits and the next ones, which come nearer to what is wanted; None if there are none."""
 
-    def distance(tried: Edits) -> int:
-        return sum([ASKED if name in asked else 1 for name in differing(read_back(parts, data, more, tried), wanted)])
+    def distance(found: Mapping[str, Any]) -> int:
+        return sum([ASKED if name in goal.asked else 1 for name in counted(found, goal)])
 
     written = [data[part.software].get("prefix", "") + key for part in parts for key in part.held]
-    best, least, least_effort = None, distance(edits), 0
-    for name in differing(read_back(parts, data, more, edits), wanted):
-        value = wanted.get(name)
+    best, least, least_effort = None, distance(read_back(parts, data, more, edits)), 0.0
+    for name in counted(read_back(parts, data, more, edits), goal):
+        value = goal.wanted.get(name)
         values = [value]
         if value is not None and words(said({}, name)) == words(value):  # which nobody need say
             values.append(None)
@@ -114,8 +127,9 @@ def next_edits(
         ways += [(1, each) for one in values for each in ways_to_undo(parts, data, more, name, one, edits)]
         for roundabout, each in ways:
             tried = {**edits, **each}
-            left, new = distance(tried), len([key for key in tried if key not in written])
-            effort = roundabout + len(tried) + new
+            found, new = read_back(parts, data, more, tried), len([key for key in tried if key not in written])
+            left = distance(found)
+            effort = roundabout + len(tried) + new + ASIDE * len(differing(found, goal.wanted))
             if left < least or (left == least and effort < least_effort):
                 best, least, least_effort = tried, left, effort
         if best is not None:

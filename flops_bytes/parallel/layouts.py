@@ -146,11 +146,15 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"replicas: {layout.replicas} cannot share {shared}; choose a divisor, and zero 1, 2 or 3")
     if layout.whole_experts and layout.tensor > 1 and not layout.sequence:
         raise ValueError("whole_experts: tensor ranks have the same tokens; share these too, with sequence yes")
-    expert_ranks = layout.shards * layout.tensor // layout.expert_tensor
+    all_ranks = layout.shards * layout.tensor
+    expert_ranks = all_ranks // layout.expert_tensor
     if shape.experts % layout.expert or expert_ranks % layout.expert:
         among = "data and tensors" if layout.whole_experts else "the data"
         shared = f"{shape.experts} experts within {expert_ranks} ranks of {among}"
-        raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; choose a number that divides both")
+        mend = "choose a number that divides both"
+        if layout.sequence and not (shape.experts % layout.expert or all_ranks % layout.expert):
+            mend += f", or --etp 1, so that whole experts lie on {all_ranks} ranks of data and tensors"
+        raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; {mend}")
 
 
 @cache

@@ -11,6 +11,11 @@ DESCRIPTION = "Does a model fit on so many GPUs, how long does it train, what do
 # What the command does with an answer, by its name: whether it is followed by a value, and what it is called then.
 OWN = {
     "help": Option("all", None, "show a dozen options; all: every option, in groups"),
+    "run_by": Option(
+        "SOFTWARE",
+        None,
+        "who runs it, such as torchtitan or llama-factory: what you do not say is as its own files have it",
+    ),
     "find": Option("", False, "what fits, the fastest first; what you ask for stays"),
     "explain": Option("", False, "every line of the answer, not the dozen"),
     "json": Option("", False, "the answer as JSON"),
@@ -28,10 +33,10 @@ SHORT = {  # in a line each
     "trained": "all weights, lora, qlora or qlora-double",
     "zero": "0 to 3, ZeRO's stage; 3 is what FSDP does",
     "tokens": "to train on, such as 15T",
+    "run_by": "whose defaults stand, such as torchtitan",
     "price": "of a GPU for an hour, such as '$2.5'",
     "find": OWN["find"].meaning,
     "explain": OWN["explain"].meaning,
-    "json": OWN["json"].meaning,
     "help": OWN["help"].meaning,
 }
 GROUPS: dict[str, tuple[str, ...]] = {

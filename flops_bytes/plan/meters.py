@@ -1,6 +1,6 @@
 """What three meters will show of a training step: allocated, reserved, and nvidia-smi; and whether the run lives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,7 +168,7 @@ def read_steps(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading
     if first.allocated_bytes > capacity_bytes:  # which no way mends
         death = death_of(steps, replay(steps, settings, capacity_bytes))
         return Reading(first.allocated_bytes, (first.reserved_bytes, first.reserved_bytes), DIES, 0, death)
-    ways = [(place, has_workspaces) for place in (downwards, upwards) for has_workspaces in (True, False)]
+    ways = ways_of_placing()
     found = [first] + [replay(steps, settings, None, place(), has_workspaces) for place, has_workspaces in ways[1:]]
     allocated, reserved = found[0].allocated_bytes, [each.reserved_bytes for each in found]
     if max(reserved) <= capacity_bytes:
@@ -180,6 +180,24 @@ def read_steps(steps: Steps, settings: Settings, capacity_bytes: int) -> Reading
     reserved, retries = [each.reserved_bytes for each in alive], max([each.retries for each in alive])
     lives = RETRIES if retries or len(alive) < len(found) else LIVES
     return Reading(allocated, (min(reserved), max(reserved)), lives, retries, None)
+
+
+def ways_of_placing() -> list[tuple[Callable[[], Callable[[int], int]], bool]]:
+    """Where segments lie, and whether there are cuBLAS's workspaces; the first is the likeliest."""
+    return [(place, has_workspaces) for place in (downwards, upwards) for has_workspaces in (True, False)]
+
+
+def life_in_ways(steps: Steps, settings: Settings, capacity_bytes: int) -> str:
+    """What read_steps() says of a run's life, with no more of the ways than tell it."""
+    lives: list[str] = []
+    for place, has_workspaces in ways_of_placing():
+        found = replay(steps, settings, capacity_bytes, place(), has_workspaces)
+        lives.append(DIES if found.died_at >= 0 else RETRIES if found.retries else LIVES)
+        if lives == [DIES] and replay(steps, settings).allocated_bytes > capacity_bytes:
+            break
+        if lives[0] != lives[-1] or lives[0] == RETRIES:
+            return RETRIES
+    return lives[0]
 
 
 def death_of(steps: Steps, found: Replay) -> dict[str, Any]:
@@ -275,6 +293,28 @@ def meters_of(
     return answer | {"expandable": growing, "emptied": mended(settings, True) if draws else None}
 
 
+def life_of(
+    runs: Sequence[Steps],
+    a: Mapping[str, Any],
+    card_bytes: float,
+    draws: int = 0,
+    tensor: int = 1,
+    pipeline: int = 1,
+    expert: int = 1,
+) -> str:
+    """Whether runs live, as meters_of() says it; of the many that a search goes through no more is asked."""
+    settings, capacity_bytes = settings_of(a), int(card_bytes) - outside_bytes(a, tensor, pipeline, expert)
+    if draws:
+        return worst_of([one_way(run, settings, capacity_bytes) for run in runs]).lives
+    return LIFE[max([LIFE.index(life_in_ways(run, settings, capacity_bytes)) for run in runs])]
+
+
+def life_of_step(a: Mapping[str, Any], model: Model, card_bytes: float) -> str:
+    """The same of a step of a GPU, as read_meters() says it."""
+    lengths = lengths_of(a)
+    return life_of(runs_of(a, model, lengths), a, card_bytes, DRAWS if lengths else 0)
+
+
 STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on paper, at which the allocator is asked
 
 
@@ -298,3 +338,8 @@ def judge_meters(answer: Mapping[str, Any], meters: Mapping[str, Any]) -> dict[s
     if meters["lives"] == DIES:
         return {"verdict": MISSES, "fits": False}
     return {"verdict": ON_PAPER} if meters["lives"] == RETRIES and answer["fits"] else {}
+
+
+def worse_by_life(verdict: str, life: str) -> str:
+    """The same of a verdict that a run fits."""
+    return MISSES if life == DIES else ON_PAPER if life == RETRIES else verdict

@@ -37,7 +37,7 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.parallel.rank_steps import lines_at_peak
 from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
-from flops_bytes.plan.meters import meters_of
+from flops_bytes.plan.meters import life_of, meters_of
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
@@ -289,6 +289,8 @@ def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layo
     if layout_options["etp"] not in (None, 1, layout_options["tp"]):
         mend = f"give 1, or as many as --tp, {layout_options['tp']}"
         raise ValueError(f"--etp: {layout_options['etp']} ranks that share an expert are not derived; {mend}")
+    if layout_options["trainer"] == "nanotron" and layout_options["sequence"] == "no" and layout_options["tp"] > 1:
+        raise ValueError("--sequence: nanotron's ALL_REDUCE is not derived; choose yes, which is its REDUCE_SCATTER")
     return Layout(
         data,
         **degrees,
@@ -418,6 +420,14 @@ def held_by_rank(
     at_once, *others = steps_in_ways(question, layout, checkpointing, rank)
     lines = lines_at_peak(at_once) | {"allowance": outside_bytes(question.a, *degrees)}
     return lines, meters_of([at_once, *others], question.a, question.memory_bytes, 0, *degrees) if meters else None
+
+
+def life_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> tuple[int, str]:
+    """Bytes of a rank when it holds most, and whether its steps live, as held_by_rank() says both."""
+    degrees = layout.tensor, layout.pipeline, layout.expert
+    runs = list(steps_in_ways(question, layout, checkpointing, rank))
+    needs_bytes = sum(lines_at_peak(runs[0]).values()) + outside_bytes(question.a, *degrees)
+    return needs_bytes, life_of(runs, question.a, question.memory_bytes, 0, *degrees)
 
 
 def seconds_by_line(

@@ -15,8 +15,8 @@ from flops_bytes.model.shapes import Decoder
 from flops_bytes.parallel.layouts import Layout, distinct_ranks, possible_layouts, powers_of_two, refuse
 from flops_bytes.parallel.ranks import whole_stack
 from flops_bytes.plan.assumptions import CompleteQuestion
-from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM, judge_fit
-from flops_bytes.plan.meters import DIES, RETRIES
+from flops_bytes.plan.evidence import MISSES, WITH_ROOM, judge_fit
+from flops_bytes.plan.meters import worse_by_life
 from flops_bytes.plan.model import Reader
 from flops_bytes.plan.options import OPTIONS, read_option, read_options
 from flops_bytes.plan.parallel import (
@@ -24,8 +24,8 @@ from flops_bytes.plan.parallel import (
     PARALLEL,
     LayoutQuestion,
     bytes_of_ranks,
-    held_by_rank,
     layout_flags,
+    life_of_rank,
     read_question,
     refuse_unwritten,
     seconds_by_line,
@@ -36,7 +36,7 @@ from flops_bytes.plan.ways import (
     find_ways,
     fixed_options,
     given_up,
-    living_ways,
+    living,
     losses_of,
     results,
     seconds_a_token,
@@ -217,11 +217,10 @@ def after_allocator(found: LayoutWay) -> LayoutWay:
     ranks = distinct_ranks(question.shape, layout)
     sizes = [*bytes_of_ranks(question, layout, checkpointing, ranks)]
     fullest = max(range(len(ranks)), key=lambda place: sizes[place])
-    lines, meters = held_by_rank(question, layout, checkpointing, ranks[fullest], meters=True)
-    assert meters
-    way = way_of(found.candidate, sum(lines.values()))
-    worse = {DIES: MISSES, RETRIES: ON_PAPER}.get(meters["lives"], way.verdict)
-    return LayoutWay(way if way.verdict == MISSES else way._replace(verdict=worse), found.candidate)
+    needs_bytes, life = life_of_rank(question, layout, checkpointing, ranks[fullest])
+    way = way_of(found.candidate, needs_bytes)
+    verdict = way.verdict if way.verdict == MISSES else worse_by_life(way.verdict, life)
+    return LayoutWay(way._replace(verdict=verdict), found.candidate)
 
 
 def least_of(candidates: list[Candidate]) -> list[LayoutWay]:
@@ -305,9 +304,9 @@ def rows_on_ranks(
     """Layouts, and beside them the ways that split no layer and are not planned as layouts, without those that others
     make needless. If nothing fits, what needs least. Raises ValueError if no layout is planned."""
     layouts = layouts_with_rows({**said, "context": complete.a["context"]}, reader, lives, tell)
-    others = living_ways(complete, said) if lives else find_ways(complete, said)
-    apart = [way for way in others if not is_layout(way.options, said, reader)]
-    timed = [way._replace(seconds=way.seconds * slowness(way.options, complete, said, reader)) for way in apart]
+    others = [way for way in find_ways(complete, said) if not is_layout(way.options, said, reader)]
+    others = living(others, complete.model) if lives else others
+    timed = [way._replace(seconds=way.seconds * slowness(way.options, complete, said, reader)) for way in others]
     rows = [*layouts, *((way, way_row(way, said)) for way in timed)]
     found = sorted(rows, key=lambda each: (each[0].seconds, losses_of(each[0]), each[0].needs_bytes))
     fitting = fitting_or_least(found)

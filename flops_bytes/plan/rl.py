@@ -47,6 +47,10 @@ ACCEPTED += ("micro_batch", "accumulation", "recipe", "layers", "attention", "ch
 ACCEPTED += ("allowance", "lora", "lora_on", "base", "optimizer", "update", "offload")
 STATE = ("weights", "adapters", "master", "optimizer", "reduced", "allowance")  # lines that no phase is without
 PHASES = ("sampling", "scoring", "training")
+# Bytes of a cached number by recipe, the mean of keys and values: autocast turns keys in float32. With each of these
+# recipes logits are in float32: what a model gives back under its mixed precision accelerate casts, of weights in bf16
+# too (accelerate/utils/operations.py, convert_outputs_to_fp32).
+CACHE_ITEMSIZE = {"fp32": 4, "autocast": 3, "bf16": 2}
 
 
 def is_asked(asked: Mapping[str, Any]) -> bool:
@@ -101,8 +105,9 @@ def read_question(asked: Mapping[str, Any], reader: Reader) -> GrpoQuestion:
         if name in OPTIONS and name not in ACCEPTED and told[name] != OPTIONS[name].default:
             raise ValueError(f"--{name.replace('_', '-')}: it is not derived for --task rl; leave it out")
     a = read_options({"recipe": "autocast"} | told)
-    if a["recipe"] not in ("fp32", "autocast"):
-        raise ValueError("--recipe: --task rl is derived for logits in float32; choose fp32 or autocast")
+    if a["recipe"] not in CACHE_ITEMSIZE:
+        choices = ", ".join(CACHE_ITEMSIZE)
+        raise ValueError(f"--recipe: --task rl is derived for logits in float32; choose one of {choices}")
     if rl_options["answer"] is None or rl_options["answer"] >= a["context"]:
         why = "it is missing" if rl_options["answer"] is None else f"the context of {a['context']} has its prompt too"
         raise ValueError(f"--answer: {why}; give the tokens of an answer, fewer than --context has")
@@ -122,14 +127,12 @@ def read_question(asked: Mapping[str, Any], reader: Reader) -> GrpoQuestion:
 def sampled_at_once(question: GrpoQuestion) -> tuple[int, dict[str, int]]:
     """Answers, and the bytes for them: keys, values and one token's logits, or an engine's share of the card.
 
-    Autocast turns keys in float32, and leaves values in 16 bits. An engine has weights in 16 bits, and room for a
-    forward pass of a prompt; what remains is for keys and values.
+    An engine has weights in 16 bits, and room for a forward pass of a prompt; what remains is for keys and values.
     """
     rl_options, stack, context = question.rl_options, question.model.stack, question.a["context"]
     wanted_answers = int(rl_options["samples"] or question.answers)
     if rl_options["engine_share"] is None:
-        mean_itemsize = 4 if question.a["recipe"] == "fp32" else 3
-        cache = wanted_answers * cache_bytes(stack, context, mean_itemsize)
+        cache = wanted_answers * cache_bytes(stack, context, CACHE_ITEMSIZE[question.a["recipe"]])
         return wanted_answers, {"cache": cache, "logits": 4 * wanted_answers * stack.vocab}
     weight_bytes = 2 * sum(parameters(stack).values())
     room_bytes = question.engine_bytes - weight_bytes - forward_bytes(stack, context)

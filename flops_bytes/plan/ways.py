@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.plan.assumptions import CHOSEN, CompleteQuestion
 from flops_bytes.plan.evidence import MISSES, WITH_ROOM, judge_fit
-from flops_bytes.plan.meters import judge_meters, read_meters
+from flops_bytes.plan.meters import life_of_step, worse_by_life
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import OPTIONS, read_gpu
 from flops_bytes.plan.training import (
@@ -171,13 +171,16 @@ def way_row(way: Way, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def living_ways(question: CompleteQuestion, given: Mapping[str, Any]) -> list[Way]:
     """The same without those that die in the simulated allocator, through which each goes that fits."""
-    memory_bytes = read_gpu(question.a).memory_bytes
-    living = []
-    for way in find_ways(question, given):
+    return living(find_ways(question, given), question.model)
+
+
+def living(ways: list[Way], model: Model) -> list[Way]:
+    """Of these the ones that live, or of which none fits."""
+    found = []
+    for way in ways:
         verdict = way.verdict
         if verdict != MISSES:
-            meters = read_meters(way.options, question.model, memory_bytes)
-            verdict = judge_meters({"fits": True}, meters).get("verdict", verdict)
+            verdict = worse_by_life(verdict, life_of_step(way.options, model, read_gpu(way.options).memory_bytes))
         if verdict != MISSES or way.verdict == MISSES:
-            living.append(way._replace(verdict=verdict))
-    return living
+            found.append(way._replace(verdict=verdict))
+    return found

@@ -79,6 +79,26 @@ def asked(*paths: str, rest: tuple[str, ...] = ()) -> dict[str, Any]:
     return asked_of(read(*(content_of(path) for path in paths)), None, [], given) | given
 
 
+NANOTRON = "nanotron: swiss-ai/nanotron-multilingual/config_multilingual_nanoset.yaml"
+SIZES = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32}
+SIZES |= {"num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 4096, "tie_word_embeddings": False}
+
+
+def test_a_model_that_stands_in_a_file_is_read(file: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path, more = file(NANOTRON), ("--gpu", "H100 SXM", "--json")
+    _, out, told = run(capsys, path, *more)
+    beside = file(json.dumps(SIZES | {"model_type": "llama"}), "config.json")
+    assert f"as read: {path}, model.model_config: the model's config.json, which is planned" in told
+    answers = [json.loads(text)["found"] for text in (out, run(capsys, path, beside, *more)[1])]
+    assert answers[0] == answers[1] and answers[0]["parameters"]["total"] == 8_030_261_248
+    one = json.dumps(SIZES | {"model_type": "llama", "num_hidden_layers": 16})
+    fewer = run(capsys, path, file(one, "config.json"), *more)  # a file of its own stands
+    assert json.loads(fewer[1])["found"]["parameters"]["total"] < 5e9 and "model.model_config" not in fewer[2]
+    other = Path(path).read_text().replace("is_llama_config", "is_qwen2_config")
+    status, _, err = run(capsys, file(other, "qwen.yaml"), "--gpu", "H100 SXM")
+    assert status == 2 and "the files name no model" in err
+
+
 def test_the_order_of_files_is_none(file: Any) -> None:
     one, other = file(ZEPHYR), file(ZERO3)
     found = asked(one, other)
@@ -97,6 +117,8 @@ def test_options_behind_the_files_stand(file: Any) -> None:
     assert "context" not in asked_of(read(content_of(file(LORA))), None, [], {"context": "512"})
     shaped = asked(file(LORA), rest=("--shape", "layers=2"))
     assert "model" not in shaped and shaped["shape"] == "layers=2"
+    assert not {"lora", "lora_on"} & asked(file(LORA), rest=("--trained", "all")).keys()
+    assert "trained" not in asked(file(FULL), rest=("--lora", "4")), "which a rank tells"
     assert "zero" not in asked(file(FSDP), rest=("--gpus", "1")), "with nobody to share"
     assert asked(file(TITAN), rest=("--tensor-parallel", "2"))["tp"] == "2"
     assert "accumulation" not in asked(file(LORA), rest=("--global-batch", "1M"))

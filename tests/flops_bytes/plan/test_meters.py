@@ -11,8 +11,20 @@ from flops_bytes.memory.allocator import MIB, Settings
 from flops_bytes.memory.first_steps import Steps, replay
 from flops_bytes.plan import plan, plan_exactly
 from flops_bytes.plan.__main__ import main
-from flops_bytes.plan.meters import Chance, drawn_lengths, judge_meters, read_lengths, read_settings, read_steps
+from flops_bytes.plan.assumptions import complete_question
+from flops_bytes.plan.meters import (
+    Chance,
+    drawn_lengths,
+    judge_meters,
+    life_in_ways,
+    life_of_step,
+    read_lengths,
+    read_meters,
+    read_settings,
+    read_steps,
+)
 from flops_bytes.plan.options import read_options
+from flops_bytes.plan.stacks import read_model
 from flops_bytes.plan.table import brief
 
 SMALL = "layers=4 d_model=512 heads=8 kv_heads=4 head_dim=64 d_ff=1536 vocab=32000"
@@ -90,6 +102,43 @@ def test_a_step_that_asks_again_says_how_often() -> None:
     small = read_steps(steps, Settings(), 45 * MIB)
     assert small.lives == "dies" and small.death
     assert (small.death["asked_bytes"], small.death["at"]) == (50 * MIB, "step 1, forward, layer 0")
+    lives = [life_in_ways(steps, Settings(), size * MIB) for size in (120, 60, 45)]
+    assert lives == ["lives", "retries", "dies"]
+
+
+def drawn_steps(seed: int) -> Steps:
+    """Two steps of storages of drawn sizes, given back in a drawn order, beside a workspace that stays."""
+    chance = Chance(seed)
+    sizes = [(1 + chance.below(40)) * MIB for _ in range(12)]
+    changes, held = [(12, 8 * MIB, 0)], list[int]()
+    for turn in range(24):
+        if turn % 12 < 8:
+            held.append(turn % 12)
+            changes.append((held[-1], sizes[held[-1]], 0))
+        for _ in range(2 * (turn % 12 >= 8)):
+            gone = held.pop(chance.below(len(held)))
+            changes.append((gone, -sizes[gone], 0))
+    lines = ["activations"] * 12 + ["workspace"]
+    return Steps(changes, [(0, "step 1, forward, layer 0")], lines, {}, [17, 33])
+
+
+def test_a_search_learns_the_same_of_a_runs_life() -> None:
+    """With fewer replays, for it asks nothing else."""
+    told = set[str]()
+    for seed in range(30):
+        steps = drawn_steps(seed)
+        for capacity in range(60, 320, 8):
+            life = read_steps(steps, Settings(), capacity * MIB).lives
+            assert life_in_ways(steps, Settings(), capacity * MIB) == life, (seed, capacity)
+            told.add(life)
+    assert told == {"lives", "retries", "dies"}
+    for name in ("", "64-1024"):
+        asked = ASKED | ({"lengths": name} if name else {})
+        question = complete_question(asked, asked, read_model)
+        for gib in (0.2, 0.5, 0.8, 2, 40):
+            memory = gib * 2**30
+            life = read_meters(question.a, question.model, memory)["lives"]
+            assert life_of_step(question.a, question.model, memory) == life
 
 
 def test_the_verdict_is_the_allocators_where_that_is_worse() -> None:

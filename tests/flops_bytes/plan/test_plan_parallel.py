@@ -127,6 +127,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "--ep: 8 ranks cannot share 8 experts within 4 ranks of the data",
     ),
     "serving": ({"tp": 8, "task": "serve"}, "--task: it is not derived"),
+    "all-reduce": (
+        {"tp": 8, "trainer": "nanotron", "sequence": "no"},
+        "--sequence: nanotron's ALL_REDUCE is not derived; choose yes, which is its REDUCE_SCATTER",
+    ),
     "no number": ({"tp": "x"}, "--tp: 'x' is not a number above 0"),
     "no such option": ({"tp": 8, "nosuch": 1}, "--nosuch: not an option"),
 }
@@ -138,6 +142,20 @@ def test_what_cannot_be_is_refused_in_a_sentence_with_its_option(case: str) -> N
     with pytest.raises(ValueError) as caught:
         plan_layouts(**(ASKED | change))
     assert str(caught.value).startswith(sentence) and "\n" not in str(caught.value)
+
+
+def test_whole_experts_are_proposed_where_they_make_a_layout_possible() -> None:
+    """Megatron lays experts out over TP × DP: Qwen3-235B on 256 H100s in docs/performance-summary.md of
+    NVIDIA-NeMo/Megatron-Bridge at 00b7660."""
+    asked: dict[str, Any] = {"model": "qwen3-235b-a22b", "gpu": "H100 SXM", "gpus": 256, "tp": 2, "pp": 8}
+    asked |= {"zero": "1", "recipe": "bf16", "context": 4096, "meters": False}
+    why = "32 ranks cannot share 128 experts within 16 ranks of the data; choose a number that divides both"
+    hint = ", or --etp 1, so that whole experts lie on 32 ranks of data and tensors"
+    with pytest.raises(ValueError, match=rf"^--ep: {why}{hint}$"):
+        plan_any(**asked, ep=32)
+    with pytest.raises(ValueError, match=r"divides both$"):
+        plan_any(**asked, ep=64)
+    assert plan_any(**asked, ep=32, etp=1)["layout"]["ep"] == 32
 
 
 def test_an_answer_is_what_the_formulas_say() -> None:
