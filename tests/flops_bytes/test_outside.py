@@ -52,3 +52,11 @@ def test_a_card_that_nobody_read_has_the_interval_of_all() -> None:
             wide = named(unknown, line.name)
             assert wide.low_bytes <= line.low_bytes <= line.high_bytes <= wide.high_bytes
             assert line.rests_on in SOURCES
+
+
+def test_beside_tensor_ranks_a_node_has_room_for_fewer_of_a_group() -> None:
+    """As a node with half the GPUs has, and as many network cards."""
+    for more in ({"expert": 8}, {"pipeline": 4}, {"pipeline": 2, "expert": 4}):
+        halved = outside_lines("H100 SXM", 16, 8, 8, tensor=2, **more)
+        smaller = outside_lines("H100 SXM", 8, 4, 8, **more)
+        assert [line for line in halved if line.name != "nccl_tensor"] == smaller
