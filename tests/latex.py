@@ -134,7 +134,7 @@ class Reader:
             return "hat_" + self.factor()
         if text in ("(", "{"):
             return f"({self.between(')' if text == '(' else '}')})"
-        if text in ("frac", "tfrac"):
+        if text in ("frac", "tfrac", "dfrac"):
             over = self.group()
             return f"(({over})/({self.group()}))"
         if text == "lceil":

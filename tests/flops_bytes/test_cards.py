@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from flops_bytes.memory.outside import CHIPS
 from flops_bytes.model.shapes import LLAMA_3_8B
 from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_rate
 from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.plan.published_runs import CARD_WITH_STEPS
 from flops_bytes.serve.inference import Server, decode_seconds
 from flops_bytes.time.gpus import COLLECTIVES, GPUS, LINKS, REPORTED, THIRD_PARTY, TPUS, capacity_bytes
+from flops_bytes.time.rates import CARD_FAMILIES, CARD_WITH_RATES, SIZE_TABLES, card_family, card_peak
 
 # Bits of the memory's bus, and gigabits a second of each: HBM2 to HBM3e, GDDR6 to GDDR7.
 MEMORY = {
@@ -95,6 +98,15 @@ TPU_UNITS = {  # matrix units of a chip, FMA of one in a clock, MHz; and FLOPs a
     "TPU v5p": (8, 128**2, 1750, 166.0),
     "TPU v6e": (4, 256**2, 1750, 560.4),
 }
+# MHz at which a multiprocessor's 64 CUDA cores, 128 from GA102 on and on Hopper, make the peak in float32.
+CLOCKS = {
+    **{"V100 16GB SXM": 1530, "V100 32GB SXM": 1530, "V100 16GB PCIe": 1380, "V100 32GB PCIe": 1380, "T4": 1590},
+    **{f"A100 {size} {form}": 1410 for size in ("40GB", "80GB") for form in ("SXM", "PCIe")},
+    **{"A800 80GB SXM": 1410, "H100 SXM": 1980, "H200 SXM": 1980, "H800 SXM": 1980, "H100 PCIe": 1755},
+    **{"H100 NVL": 1785, "H200 NVL": 1785, "B200": 1965, "L4": 2040, "L40S": 2520, "RTX 4090": 2520, "RTX 5090": 2407},
+    **{card: mhz for card, (*_, mhz) in UNITS.items() if card != "L20"},
+}
+PROCESSORS = {"H20": 78, "GB200": 148}  # whose peaks in float32 fit no clock that is known
 REACHED = {  # of a ring's nominal rate, by what was published
     ("all-gather", "H200 SXM", 8): 0.803,
     ("reduce-scatter", "H200 SXM", 8): 0.806,
@@ -159,6 +171,28 @@ def test_a_cards_bandwidth_is_its_bus_times_its_rate(card: str) -> None:
     bits, gigabits = MEMORY[card]
     sheet = (GPUS | THIRD_PARTY)[card].bandwidth_bytes_per_second
     assert sheet == pytest.approx(bits / 8 * gigabits * 1e9, rel=0.011)  # 2 TB/s for 2.039 is no rounding
+
+
+@pytest.mark.parametrize("card", CHIPS)
+def test_a_chips_multiprocessors_make_its_peak(card: str) -> None:
+    chip = CHIPS[card]
+    if card in PROCESSORS:
+        assert chip.multiprocessors == PROCESSORS[card]
+    else:
+        cores = 64 if chip.capability <= 80 else 128
+        flops = chip.multiprocessors * cores * 2 * CLOCKS[card] * 1e6
+        assert flops == pytest.approx((GPUS | THIRD_PARTY)[card].peak_flop_per_second["float32"], rel=0.011)
+
+
+def test_rates_and_steps_of_another_card_are_of_the_same_chip() -> None:
+    for card, other in CARD_WITH_RATES.items():
+        assert CHIPS[card].multiprocessors == CHIPS[other].multiprocessors and card_peak(card) == card_peak(other)
+        assert CHIPS[card].capability == CHIPS[other].capability
+    for family in CARD_FAMILIES:
+        assert card_family(SIZE_TABLES[family]) == family
+        assert len({CHIPS[card].capability for card in CHIPS if card_family(card) == family}) == 1
+    for start, other in CARD_WITH_STEPS.items():
+        assert card_family(start) == card_family(other) == other
 
 
 @pytest.mark.parametrize("link", LINKS)

@@ -76,3 +76,11 @@ def test_a_card_is_one_however_it_is_written() -> None:
     asked = {"model": "gpt2", "context": 1024, "checkpointing": "full"}
     for name, other in (("H100 SXM", "h100sxm"), ("TPU v4", "tpu V4"), ("A100 80GB SXM", "a10080gbsxm")):
         assert plan(gpu=name, **asked) == plan(gpu=other, **asked)
+
+
+def test_beside_tensor_ranks_a_node_has_room_for_fewer_of_a_group() -> None:
+    """As a node with half the GPUs has, and as many network cards."""
+    for more in ({"expert": 8}, {"pipeline": 4}, {"pipeline": 2, "expert": 4}):
+        halved = outside_lines("H100 SXM", 16, 8, 8, tensor=2, **more)
+        smaller = outside_lines("H100 SXM", 8, 4, 8, **more)
+        assert [line for line in halved if line.name != "nccl_tensor"] == smaller

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -52,6 +53,14 @@ def test_a_target_does_all_its_parts_and_fails_if_one_of_them_fails(target: str,
         assert part in called
         (tmp_path / part.replace(" ", "-")).mkdir()
         assert run_target(target, part, tmp_path / part.replace(" ", "-"))[0] != 0, part
+
+
+def test_what_one_edits_is_looked_at_by_the_structure_of_all_pages() -> None:
+    """`make quick` has at least what reads each page of both languages."""
+    (names,) = re.findall(r"^QUICK := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    files = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert {*names.split()} <= files and len({*names.split()}) == len(names.split())
+    assert {"figures", "formulas", "glossary", "languages", "numbers", "series", "units"} <= {*names.split()}
 
 
 def test_continuous_integration_runs_the_tests_and_the_exact_values() -> None:

@@ -28,11 +28,11 @@ def git(*arguments: str, at: Path) -> str:
     return subprocess.run(["git", *arguments], cwd=at, check=True, capture_output=True, text=True).stdout
 
 
-def before(job: str) -> set[str]:
-    """The jobs of publish.yml without whose success this one does not run."""
-    needs = JOBS[job].get("needs", [])
+def before(job: str, jobs: dict[str, Any] = JOBS) -> set[str]:
+    """The jobs without whose success this one does not run."""
+    needs = jobs[job].get("needs", [])
     named = {needs} if isinstance(needs, str) else set(needs)
-    return named.union(*map(before, named))
+    return named.union(*(before(each, jobs) for each in named))
 
 
 def test_nothing_is_published_that_was_not_checked() -> None:
@@ -62,7 +62,6 @@ def test_the_book_that_pages_offer_is_built_before_they_are_published() -> None:
     assert [step["env"].get("BOOK") for step in steps if step.get("run") == "make site LOCAL=0"] == ["1"]
     order = ["make site LOCAL=0", "make book offline", "actions/upload-pages-artifact"]
     assert [run for run in runs if run in order] == order
-    assert "make book offline" in [step.get("run") for step in workflow("release.yml")["jobs"]["book"]["steps"]]
 
 
 @pytest.mark.parametrize("can_check", [True, False])
@@ -105,6 +104,38 @@ def test_the_notebooks_replace_what_their_branch_holds(tmp_path: Path) -> None:
         subprocess.run(["bash", "-e", "-c", step["run"]], cwd=folder, env=environment, check=True)
     (branch,) = re.findall(r"/blob/(\w+)/", TEMPLATE)
     assert git("ls-tree", "--name-only", branch, at=published).split() == ["a.en.ipynb", "b.zh.ipynb"]
+
+
+# What a workflow is there for: the commands of its jobs, but for those that ask the hosts of git and of packages.
+COMMANDS = {
+    "check.yml": ["make site", ".ci/run"],
+    "nightly.yml": ["python -m tests.ends", ".ci/run SLOW=1"],
+    "publish.yml": ["make site LOCAL=0", "make book offline"],
+    "record.yml": ["make record", ".venv/bin/python -m ledger record --slow"],
+    "release.yml": ["make site LOCAL=0", "make book offline"],
+    "weekly.yml": ["make zensical"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / ".github/workflows").glob("*.yml")))
+def test_a_workflow_runs_what_it_is_there_for(name: str) -> None:
+    runs = [step.get("run", "") for job in workflow(name)["jobs"].values() for step in job.get("steps", [])]
+    assert [run for run in runs if re.match(r"(make|\.ci|\.venv|python -m)[^|]*$", run)] == COMMANDS[name]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_job_waits_for_all_who_hand_it_something(name: str) -> None:
+    jobs = workflow(name)["jobs"]
+
+    def handed(job: str, action: str) -> list[str | None]:
+        steps = [step for step in jobs[job].get("steps", []) if f"/{action}-artifact@" in step.get("uses", "")]
+        return [step.get("with", {}).get("name") for step in steps]
+
+    for job in jobs:
+        for wanted in handed(job, "download"):  # of no name: all that there are
+            uploaded = {maker: handed(maker, "upload") for maker in jobs}
+            makers = {maker for maker, names in uploaded.items() if (wanted in names if wanted else names)}
+            assert makers and makers <= before(job, jobs), f"{name}: {job}"
 
 
 def test_no_job_may_do_more_than_it_has_to() -> None:

@@ -77,6 +77,10 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a time that is a yes": ("values.measured_seconds", True, "measured_seconds is True, no number of seconds"),
     "a time in words": ("values.measured_seconds", "fast", "measured_seconds is 'fast', no number of seconds"),
     "a time of nothing": ("values.measured_seconds", 0, "measured_seconds is 0, which nothing measures"),
+    **{
+        f"nothing of {unit}": (f"values.measured_{unit}", 0, f"measured_{unit} is 0, which nothing measures")
+        for unit in ("flop_per_second", "bytes_per_second", "tokens_per_second")
+    },
     "a time without end": ("values.measured_seconds", 1e300, r"measured_seconds is 1e\+300, more than there is"),
     "a negative time within": ("values.measured_all", {"seconds": [1.0, -2.0]}, "seconds.1 is -2, less than nothing"),
     "more bytes than there are": ("values.size_bytes", 1e30, r"size_bytes is 1e\+30, more than there is"),

@@ -1,4 +1,5 @@
-"""Each display formula of both languages, and each row of the page of formulas, is what the library or PyTorch counts.
+"""Each display formula of both languages, each row of the page of formulas and of the tables that chapters
+end with is what the library or PyTorch counts.
 
 LaTeX is read as it stands and gets drawn values: an exponent, a factor or a letter that is typed wrong changes a side.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +21,7 @@ from torch.utils.flop_counter import mm_flop
 from figures.formulas import DAILY, GROUPS, Daily, Formula
 from flops_bytes.memory.allocator import up
 from flops_bytes.memory.formulas import RECIPES, activation_bytes, cache_bytes, layer_bytes, logits_bytes, state_bytes
-from flops_bytes.memory.optimizers import newton_schulz_flops
+from flops_bytes.memory.optimizers import adafactor_state_bytes, newton_schulz_flops
 from flops_bytes.model.flops import backward_flops, forward_flops, palm_flops, six_n_d_flops, training_seconds
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, parameters
 from flops_bytes.model.tokens import bits_a_byte, text_tokens
@@ -376,6 +378,155 @@ ROWS: dict[str, Said] = {
     "decodes": decoded,
 }
 # fmt: on
+
+# What chapters say again in tables for looking up: of formulas with the same letters one after the other.
+
+
+def over_width(is_llama: bool, softmax_bytes: int = 2, dropout: bool = False) -> Said:
+    """What a layer keeps of a token with eager attention, over the model's width; norms' statistics aside."""
+
+    def said(v: Drawn) -> Any:
+        v.update(H=4 * v.H, d=4 * v.H * 8)
+        like_8b = replace(LLAMA_3_8B, d_model=v.d, heads=v.H, kv_heads=v.H // 4, head_dim=8, d_ff=28 * v.H)
+        kept = layer_bytes(like_8b if is_llama else gpt2(v), v.T, 1, fused=False, dropout=dropout)
+        statistics = 2 * 4 * (1 if is_llama else 2) * v.T
+        return (sum(kept.values()) - statistics + (softmax_bytes - 2) * v.H * v.T**2) / v.T / v.d
+
+    return said
+
+
+def drafted(v: Drawn) -> Any:
+    """Tokens of a round of k drafts, each right with the chance a, over the time of the drafts and one check."""
+    v.update(a=1 / v.a, c=1 / v.c)
+    return sum(v.a**n for n in range(v.k + 1)) / (v.k * v.c + 1)
+
+
+def attending(v: Drawn, passes: int, seen: float = 1) -> Any:
+    """FLOPs of a token: of matrices and of pairs, so many passes of both."""
+    return passes * (2 * v.M + seen * 2 * 2 * v.L * v.H * v.Q * v.T)
+
+
+def causally(v: Drawn) -> Any:
+    return 3 * 2 * v.M + 3 * 2 * 2 * v.L * v.H * v.Q * sum(range(1, v.T + 1)) / v.T
+
+
+# fmt: off
+LOOKED_UP: dict[str, list[Said]] = {
+    "activations.md H T d": [over_width(False), over_width(True), over_width(False, 6), over_width(True, 6),
+                             over_width(False, 2, True)],
+    "compute-for-memory.md T V b": [lambda v: sum(logits_bytes(llama(v), v.b * v.T).values())],
+    "compute-for-memory.md N w": 3 * [lambda v: v.w * v.N],
+    "counting-flops.md T d": [lambda v: matmul(v.T, v.d, v.T) + matmul(v.T, v.T, v.d)],
+    "experts.md H L M Q T": [lambda v: attending(v, 3)],
+    "gradients.md D N": [lambda v: six_n_d_flops(v.N, v.D)],
+    "number-formats.md e n": [lambda v: v.n * v.e],
+    "storage-and-strides.md n_d_1 s_d_1": 2 * [lambda v: v.s_d_1 * v.n_d_1],
+    "tensor-operations.md e n": [
+        lambda v: v.n * v.e, lambda v: v.n * v.e, lambda v: 2 * v.n * v.e, lambda v: v.n * v.e],
+    "tokens.md e loss": [lambda v: v.e**v.loss],
+    "training-loop.md n_in sigma_w": [lambda v: v.sigma_w * v.n_in**0.5],
+    "two-questions.md D N": [lambda v: six_n_d_flops(v.N, v.D)],
+    "two-questions.md C MFU P": [lambda v: training_seconds(v.C, 1, v.P, v.MFU) / 3600],
+    "two-questions.md C MFU P R": [lambda v: training_seconds(v.C, v.R, v.P, v.MFU) / 86_400],
+    "two-questions.md C MFU P n": [lambda v: training_seconds(v.C, v.n, v.P, v.MFU) / 86_400],
+    "two-questions.md D r": [lambda v: v.D / v.r / 86_400],
+    "compute-for-memory.md H T b": [lambda v: v.b * v.H * v.T * v.T * 2],
+    "compute-for-memory.md T V b d n w": [
+        lambda v: sum(logits_bytes(llama(v), v.b * v.T).values()) / v.n + v.w * v.V * v.d],
+    "compute-for-memory.md T b d": 2 * [lambda v: v.b * v.T * v.d * 2],
+    "compute-for-memory.md N n w": [lambda v: 3 * ring_bytes(v.w * v.N, v.n, "allgather")],
+    "experts.md E d f": [lambda v: v.E * (v.d * v.f + v.d * v.f + v.f * v.d)],
+    "experts.md d f k": [lambda v: v.k * (v.d * v.f + v.d * v.f + v.f * v.d),
+                         lambda v: v.k * (2 * v.d + 4 * 2 * v.f + 2 * v.d + 2 + 3 * 8)],
+    "experts.md d f": [lambda v: v.d * v.f + v.d * v.f + v.f * v.d],
+    "experts.md E d": [lambda v: v.d * v.E],
+    "experts.md E R d f": [lambda v: 2 * 3 * v.d * v.f * v.E / v.R],
+    "experts.md R d k": [lambda v: ring_bytes(2 * v.k * v.d, v.R, "allgather")],
+    "fp8.md b n s": [lambda v: (v.n * v.b + 8 * v.s) / v.n],
+    "fp8.md r w": [lambda v: v.r + v.r + v.w],
+    "fp8.md c r": [lambda v: 1 / ((1 - v.setdefault("c", 0.7)) + v.c * (1 / v.r))],
+    "fp8.md B P P_16": [lambda v: v.B * (6 / v.P_16 - 6 / v.P)],
+    "fp8.md e_cast g": [lambda v: v.e_cast / v.g],
+    "gpt2-parameters.md H d": 2 * [lambda v: v.d / v.H],
+    "gpu-memory.md A_layer L W_layer": [lambda v: 6 * v.A_layer + (v.L + v.L - 1) * v.W_layer,
+                                        lambda v: 4 * v.A_layer + (v.L + v.L) * v.W_layer],
+    "gradients.md L T d": [lambda v: 6 * v.L * matmul(v.T, v.d, v.T), lambda v: 7 * v.L * matmul(v.T, v.d, v.T)],
+    "grpo.md K N T T_p b": [lambda v: 16 * v.N + v.b * v.K * v.T_p + v.b * v.K * v.T],
+    "grpo.md N T V b": [lambda v: 16 * v.N + 2 * 4 * v.b * v.T * v.V,
+                        lambda v: (16 + 4) * v.N + 3 * 4 * v.b * v.T * v.V],
+    "grpo.md T V": [lambda v: 4 * 4 * v.T * v.V],
+    "inference.md G L Q": [lambda v: cache_bytes(llama(v), 1, 1)],
+    "inference.md H L M P Q T V d": [
+        lambda v: (2 * v.T * v.M - matmul(v.T, v.d, v.V) + v.L * v.H * (2 * matmul(v.T, v.Q, v.T)) / 2) / v.P],
+    "inference.md B W": [lambda v: v.W / v.B],
+    "inference.md b t": [lambda v: v.b / v.t, lambda v: v.b * 3600 / 1e6 / v.t],
+    "inference.md K W": [lambda v: v.W / v.K],
+    "inference.md B H K L M P Q": [lambda v: 2 * v.M / v.P / (v.K / v.B - 4 * v.L * v.H * v.Q / v.P)],
+    "inference.md K T": [lambda v: v.T * v.K],
+    "inference.md a c k": [drafted],
+    "many-gpus.md N R": [lambda v: (2 + 2) * v.N + (4 + 8) * v.N / v.R, lambda v: 2 * v.N + (2 + 4 + 8) * v.N / v.R,
+                         lambda v: (2 + 2 + 4 + 8) * v.N / v.R],
+    "many-gpus.md N r": [lambda v: v.r * v.N],
+    "many-gpus.md N N_0 g r": [lambda v: sum(fsdp_payload(v.N - v.N_0, v.N_0, True, v.g, v.r).values())],
+    "many-gpus.md B MFU P R g": [lambda v: tokens_to_hide(v.MFU * v.P, v.B, v.R, v.g)],
+    "many-gpus.md B MFU P R g r": [lambda v: tokens_to_hide(v.MFU * v.P, v.B, v.R, v.g + v.r, 4)],
+    "mfu.md H L M Q T": [lambda v: attending(v, 3), causally],
+    "mfu.md MFU P": [lambda v: v.P * v.MFU],
+    "mfu.md MFU P P_new": [lambda v: v.MFU * v.P / v.P_new],
+    "mfu.md P m n p t": [lambda v: matmul(v.m, v.n, v.p) / v.t / v.P],
+    "mfu.md m n_SM p w x y": [lambda v: v.m * v.p / (v.w * v.n_SM * v.x * v.y)],
+    "number-formats.md c m": [lambda v: 2**v.c * (2 - 2**-v.m), lambda v: 2**(1 - v.c) * 2**-v.m],
+    "optimizers.md B N": [lambda v: (16 + 4) * 4 * v.N / v.B, lambda v: (3 + 2) * 4 * v.N / v.B,
+                          lambda v: (2 + 1) * 4 * v.N / v.B],
+    "optimizers.md m n": [lambda v: adafactor_state_bytes([(v.m, v.n)]), lambda v: 4 * v.m * v.n],
+    "optimizers.md eta g mu": [lambda v: v.eta * v.g / (1 - v.mu)],
+    "parallelism.md R T d": [lambda v: 4 * ring_bytes(2 * v.T * v.d, v.R, "allreduce"),
+                             lambda v: 10 * ring_bytes(2 * v.T * v.d, v.R, "allgather")],
+    "parallelism.md T d": [lambda v: 4 * ring_bytes(2 * v.T * v.d, 8, "allreduce"), lambda v: 2 * 2 * v.T * v.d],
+    "parallelism.md G Q R T": [lambda v: 3 * ring_bytes(2 * 2 * v.T * v.G * v.Q, v.R, "allgather")],
+    "parallelism.md G Q T": [lambda v: 3 * ring_bytes(2 * 2 * v.T * v.G * v.Q, 4, "allgather"),
+                             lambda v: 2 * 2 * v.T * v.G * v.Q],
+    "parallelism.md R v": [lambda v: v.R * v.v],
+    "parallelism.md R T d k": [lambda v: 4 * ring_bytes(2 * v.k * v.T * v.d, v.R, "allgather")],
+    "parallelism.md m p": [lambda v: bubble(Layout(pipeline=v.p, micro_batches=v.m, schedule="gpipe"))],
+    "parallelism.md p r": [lambda v: v.p - v.r],
+    "parallelism.md p r v": [lambda v: (v.v - 1) * v.p + 2 * (v.p - v.r) - 1],
+    "parallelism.md m p v": [lambda v: (v.p - 1) / (3 * v.v * v.m + v.p - 1)],
+    "roofline.md e m n p": [lambda v: matmul(v.m, v.n, v.p) / v.e / (v.m * v.n + v.n * v.p + v.m * v.p)],
+    "roofline.md e m": [lambda v: matmul(v.m, 70, 80) / (v.e * 70 * 80)],
+    "roofline.md G H": [lambda v: v.H / v.G],
+    "roofline.md P t_0": [lambda v: (v.t_0 * v.P / 2) ** (1 / 3)],
+    "roofline.md B_link P": [lambda v: v.P / v.B_link],
+    "tensor-operations.md e m": [lambda v: v.m * v.m * v.e],
+    "timing.md k m n t": [lambda v: matmul(v.m, v.k, v.n) / v.t],
+    "timing.md e n t": [lambda v: (v.n * v.e + v.n * v.e) / v.t],
+    "tokens.md T c": [lambda v: v.T * v.c],
+    "tokens.md H L M Q T": [lambda v: attending(v, 3)],
+    "tokens.md S beta": [
+        lambda v: v.S / v.beta, lambda v: 2 * v.S / v.beta, lambda v: 4 * v.S / v.beta],
+    "tokens.md V d": [lambda v: 2 * v.V * v.d, lambda v: v.V * v.d, lambda v: matmul(1, v.d, v.V),
+                      lambda v: 3 * matmul(1, v.d, v.V)],
+    "tokens.md S beta loss": [lambda v: bits_a_byte(v.loss, v.beta) * v.S],
+    "traces.md P k m n t": [lambda v: matmul(v.m, v.k, v.n) / v.t / v.P],
+    "traces.md B S n": [lambda v: ring_bytes(v.S, v.n, "allreduce") / v.B],
+    "training-loop.md k l w": [lambda v: sorted((v.l / v.k, v.w))[1]],
+    "training-loop.md l w": [lambda v: v.l + v.w],
+    "training-loop.md T n": [lambda v: len(range(v.setdefault("n", 70) - v.T))],
+    "transformer-flops.md H L M Q T": [lambda v: attending(v, 3), causally,
+                                       lambda v: attending(v, 3) + v.L * v.H * matmul(1, v.Q, v.T),
+                                       lambda v: attending(v, 1)],
+    "transformer-flops.md E G H L Q V d f k": [
+        lambda v: v.L * (2 * v.d * v.H * v.Q + 2 * v.d * v.G * v.Q + v.k * 3 * v.d * v.f + v.d * v.E) + v.V * v.d],
+    "transformer-flops.md E d": [lambda v: v.d * v.E],
+    "transformer-flops.md T T_half": [lambda v: v.T / v.T_half / (v.T / v.T_half + 1)],
+    "transformer-flops.md C MFU P": [lambda v: training_seconds(v.C, 1, v.P, v.MFU) / 3600],
+    "two-questions.md D H L Q T": [lambda v: v.D * 3 * v.L * v.H * 2 * matmul(1, v.Q, v.T)],
+    "two-questions.md N P R r": [lambda v: six_n_d_flops(v.N, v.r) / (v.R * v.P)],
+    "two-questions.md N s": 2 * [lambda v: v.s * v.N],
+    "two-questions.md N R s": [lambda v: v.s * v.N / v.R],
+    "two-questions.md N memory s": [lambda v: v.s * v.N / v.memory],
+}
+# fmt: on
 BOUNDS = {  # all others say that their sides are equal
     "activations.md#fits": "≤",
     "counting-flops.md#count-or-speed": "≥",
@@ -491,6 +642,48 @@ def same_letters(side: str) -> list[str]:
     displayed = [tex for name, formulas in PAGES["en"].items() if name in DISPLAYED for tex in formulas]
     sides = [other for tex in displayed for line in latex.lines(tex) for other in line.sides if other.strip()]
     return [other for other in sides if letters(other) == letters(side)]
+
+
+WORDS_OR_SUMS = re.compile(r"\\leftarrow|\\sum|\\text\{[^{}]*[^\w{}]|[\u4e00-\u9fff]")
+INLINE = re.compile(r"(?<![\\$])\$([^$]+)\$")
+
+
+def looked_up(language: str) -> dict[str, list[str]]:
+    """Sides of formulas with more letters than one in the tables for looking up, by page and letters; but for updates
+    and what ends beside a word."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((BOOK.docs / language).glob("*.md")):
+        _, _, text = path.read_text(encoding="utf-8").partition("{#look-up}\n")
+        rows = [line for line in re.split(r"^## ", text, flags=re.MULTILINE)[0].splitlines() if line.startswith("|")]
+        for tex in INLINE.findall("\n".join(rows).replace("{,}", "")):
+            with suppress(ValueError):
+                for line in latex.lines(tex):
+                    sides = [side for side in line.sides if side.strip() and not WORDS_OR_SUMS.search(tex)]
+                    for side in [side for side in sides if len(letters(side)) > 1]:
+                        found.setdefault(f"{path.name} {' '.join(sorted(letters(side)))}", []).append(side)
+    return found
+
+
+def says(side: str, said: Said) -> bool:
+    for seed in range(3):
+        values = Drawn(seed)
+        wanted = said(values)
+        if latex.value(side, values) != pytest.approx(wanted, rel=1e-9):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_is_looked_up_is_what_a_chapter_displays_or_what_is_counted(language: str) -> None:
+    found = looked_up(language)
+    assert {*LOOKED_UP} <= {*found}
+    for name, sides in found.items():
+        said = [*LOOKED_UP.get(name, [])]
+        for side in sides:
+            shown = [partial(latex.value, other) for other in same_letters(side)]
+            if not any(says(side, each) for each in shown):
+                assert said and says(side, said.pop(0)), f"docs/{language}/{name}: {side}"
+        assert not said, f"docs/{language}/{name}: {len(said)} more are said"
 
 
 def test_what_is_said_of_a_formula_is_on_a_page() -> None:

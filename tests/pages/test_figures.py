@@ -21,6 +21,7 @@ from figures import (
     gpu_memory,
     gradients,
     grpo,
+    hardware,
     how_far_off,
     inference,
     many_gpus,
@@ -1358,3 +1359,93 @@ def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_mo
         parts = [sorted(chart.bars(chart.colours[part]), key=lambda bar: bar[2])[row] for part in traces.PARTS]
         assert [after[0] for after in parts[1:]] == pytest.approx([before[1] for before in parts[:-1]], abs=0.5)
     assert not list(faults(chart))
+
+
+def test_a_peak_with_sparsity_is_a_bar_twice_as_long_but_of_cuda_cores() -> None:
+    peaks = {"float32": 10.0, "tf32": 40.0, "bfloat16": 80.0, "float8": 160.0}
+    chart = Chart(hardware.readings(Values({"hardware.PEAK_TERAFLOPS": {"H100 SXM": peaks}}), Words()))
+    scale = (640 - 70 - 110) / 320
+    for dtype, peak in peaks.items():
+        y = chart.place(dtype)[1]
+        (dense,) = [bar for bar in chart.bars("0") if bar[2] < y < bar[3]]
+        assert dense[:2] == pytest.approx((70, 70 + peak * scale), abs=0.02)
+        more = [bar[:2] for bar in chart.bars("faint") if bar[2] < y < bar[3]]
+        assert more == ([] if dtype == "float32" else [pytest.approx((dense[1], 70 + 2 * peak * scale), abs=0.02)])
+        assert chart.place(f"{peak:.0f} | {2 * peak:.0f}" if more else f"{peak:.0f}")[1] == y
+    assert {chart.place("twice")[0]} == {70 + 160 * scale}, "where fp8 ends dense and bf16 sparse"
+
+
+def test_a_table_of_peaks_says_which_cards_have_16_bits_in_fp16_alone() -> None:
+    peaks = {"old": {"float32": 10, "float16": 80}, "new": {"float32": 10, "bfloat16": 70, "float16": 70}}
+    made: dict[str, Any] = {"NAMES": [*peaks], "PEAK_TERAFLOPS": peaks, "SOURCES": dict.fromkeys(peaks, "https://a.b")}
+    made |= {f"{part}.{name}": 1.0 for part in ("MEMORY_GB", "BANDWIDTH") for name in peaks}
+    header, *rows = hardware.peaks(Values({f"hardware.{name}": value for name, value in made.items()}), Words())
+    column = header.index("bfloat16")
+    assert ["fp16_only" in row[column] for row in rows] == [True, False]
+    assert [re.findall(r"PEAK_TERAFLOPS\.\w+\.(\w+)", row[column]) for row in rows] == [["float16"], ["bfloat16"]]
+    for row in rows:
+        assert row[header.index("tf32")] == row[header.index("float8")] == "—"
+
+
+def test_bytes_a_parameter_are_stacked_and_their_sum_stands_behind() -> None:
+    state = {"sgd": (4, 0), "adam": (4, 8), "adamw_bf16": (2, 6)}
+    held = {name: {"element_bytes": each, "per_parameter_bytes": more} for name, (each, more) in state.items()}
+    chart = Chart(optimizers.held(Values({"optimizer_costs.state": held}), Words()))
+    scale, boxes = (640 - 190 - 56) / 16, [box.attrib for box in chart.root.iter("rect")]
+    for name, (each, more) in state.items():
+        y = chart.place(name)[1]
+        start = 0
+        for part, size in (("parameter", each), ("gradient", each), ("state", more)):
+            mine = [box for box in boxes if box["class"] == f"fill-{chart.colours[part]}" and float(box["y"]) == y - 16]
+            ends = [(float(box["x"]), float(box["x"]) + float(box["width"]) + 1.5) for box in mine]
+            wanted = (190 + start * scale, 190 + (start + size) * scale)
+            assert ends == ([pytest.approx(wanted, abs=0.02)] if size else [])
+            start += size
+        assert chart.place(f"{start} B")[1] == y
+    heights = [chart.place(name)[1] for name in state]
+    assert heights == sorted(heights)
+
+
+def test_a_format_reaches_from_its_smallest_number_over_its_smallest_normal_one_to_its_largest() -> None:
+    limits = {
+        "fp32": {"smallest_subnormal": 1e-45, "smallest_normal": 1e-38, "largest": 1e38},
+        "fp64": {"smallest_subnormal": 1e-320, "smallest_normal": 1e-308, "largest": 1e308},
+    }
+    chart = Chart(
+        number_formats.ranges(Values({"number_formats.limits": limits, "number_formats.TINY": 1e-30}), Words())
+    )
+    rows = {name: chart.place(name)[1] for name in limits}
+    assert rows["fp64"] < rows["fp32"], "in the order of the page"
+    pale, dark = sorted((bar for bar in chart.bars("1") if bar[2] < rows["fp32"] < bar[3]), key=lambda bar: bar[0])
+    decade = (dark[1] - dark[0]) / 76
+    assert pale[1] == pytest.approx(dark[0], abs=0.1) and pale[1] - pale[0] == pytest.approx(7 * decade, abs=0.2)
+    (light,) = [shape for shape in chart.shapes if shape.get("fill-opacity")]
+    assert float(BOX.findall(light.attrib["d"])[0][0]) == pale[0], "numbers that are not normal are pale"
+    assert chart.place("◄")[1] == chart.place("►")[1] and abs(chart.place("►")[1] - rows["fp64"]) < 12
+
+
+def test_a_share_of_attention_lies_at_its_context_and_what_is_masked_is_dashed() -> None:
+    shares = {"gpt2": {"1024": 0.2, "4096": 0.5}, "llama": {"1024": 0.1, "4096": 0.3}}
+    halved = {model: {context: share / 2 for context, share in of.items()} for model, of in shares.items()}
+    made = {"transformer_flops.attention_share": shares, "transformer_flops.causal_share": halved}
+    chart = Chart(transformer_flops.contexts(Values(made), Words()))
+    zero, whole = (chart.place(tick)[1] - 5 for tick in ("0%", "100%"))
+    for model, colour in (("gpt2", "0"), ("llama", "1")):
+        drawn = {
+            bool(shape.get("stroke-dasharray")): [
+                float(y) for _, y in re.findall(r"([-\d.]+) ([-\d.]+)", shape.attrib["d"])
+            ]
+            for shape in chart.shapes
+            if shape.tag == "path" and _colour(shape) == colour
+        }
+        for is_masked, of in ((False, shares), (True, halved)):
+            heights = [zero + (whole - zero) * share for share in of[model].values()]
+            assert drawn[is_masked] == pytest.approx(heights, abs=0.2)
+
+
+def test_a_formats_bits_are_its_sign_its_exponent_and_its_fraction() -> None:
+    limits = {"fp32": {"bits": 32, "exponent_bits": 8, "fraction_bits": 23, "eps": 1e-7}}
+    header, *rows = number_formats.formats(Values({"number_formats.limits": limits}), Words())
+    for name, row in zip(number_formats.FORMATS, rows, strict=True):
+        said = re.sub(r"\{\{ number_formats\.limits\.(\w+\.\w+) \}\}", r"\1", row[header.index("bits")])
+        assert said == f"{name}.bits = 1 + {name}.exponent_bits + {name}.fraction_bits"

@@ -16,7 +16,7 @@ from markdown import Markdown
 from ledger.book import Book
 from ledger.record import Record
 from ledger.site import makeExtension
-from ledger.site.chapter import Chapter
+from ledger.site.chapter import INLINE, Chapter, Paragraph, rows_of
 from ledger.site.comments import without
 from tests import tables
 from tests.conftest import ROOT
@@ -123,6 +123,41 @@ def differences(english: Path, chinese: Path) -> Iterator[str]:
 def test_a_chapter_is_the_same_in_both_languages(name: Path) -> None:
     found = list(differences(BOOK.docs / "en" / name, BOOK.docs / "zh" / name))
     assert not found, "\n".join(found)
+
+
+# What stands elsewhere in a row or column of the other language's table.
+MOVED = {("evidence.md", "GPU"), ("traces.md", "GPU")}
+CAPITALS = re.compile(r"(?<![A-Za-z])[A-Za-z0-9-]*[A-Z0-9]{2,}[A-Za-z0-9-]*?(?=s?(?![A-Za-z0-9-]))")
+
+
+def alike_in(table: list[list[str]]) -> dict[tuple[str, int, str], set[int]]:
+    """Where in each row, and in each column, what both languages write alike stands: names in capitals, code,
+    formulas, values, links, footnotes."""
+    found: dict[tuple[str, int, str], set[int]] = {}
+    for r, row in enumerate(table):
+        for c, cell in enumerate(row):
+            notes = re.findall(r"\[\^[\w-]+\]|\]\([^)]*\)", cell)
+            text = re.sub(r"\[\^[\w-]+\]|\]\([^)]*\)", " ", cell)
+            whole = [match[0] for match in INLINE.finditer(text) if match.lastgroup != "escape"]
+            names = [word for word in CAPITALS.findall(INLINE.sub(" ", text)) if not word.isdigit()]
+            for word in [*notes, *whole, *names]:
+                found.setdefault(("row", r, word), set()).add(c)
+                found.setdefault(("column", c, word), set()).add(r)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_what_is_written_alike_stands_in_the_same_cell(name: Path) -> None:
+    chapters = [Chapter.read(BOOK.docs / language / name) for language in ("en", "zh")]
+    tables_of = [
+        [rows for piece in chapter.pieces if isinstance(piece, Paragraph) and (rows := rows_of(piece))]
+        for chapter in chapters
+    ]
+    for ours, theirs in zip(*tables_of, strict=True):
+        english, chinese = alike_in(ours), alike_in(theirs)
+        for place in english.keys() & chinese.keys():
+            one, other = english[place], chinese[place]
+            assert one <= other or other <= one or (str(name), place[2]) in MOVED, f"docs/*/{name}: {place}"
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 
 import pytest
 
@@ -59,6 +60,14 @@ HAN = re.compile(
     rf"四舍五入|四分位|三角|十进制|(?:([{DIGITS[1:]}]?)(十)([{DIGITS[1:]}]?)|([{DIGITS[3:]}])(成?))(?![百千万亿十]|\d)"
 )
 
+COUNTS = {word: n for n, word in enumerate(SMALL.split())}
+PARTS = {"third": 3, "quarter": 4, "fifth": 5, "eighth": 8, "ninth": 9, "twelfth": 12, "twentieth": 20, "fiftieth": 50}
+PARTS |= {f"{word}th": n for word, n in COUNTS.items() if n in (6, 7, 10, 11, *range(13, 18))}
+PARTS |= {"hundredth": 100, "thousandth": 1000, "millionth": 10**6}
+SHARE = re.compile(rf"(?i)\b(an?|{'|'.join(COUNTS)})[ -](?:({'|'.join(COUNTS)})-)?({'|'.join(PARTS)})s?\b")
+HAN_SHARE = re.compile(rf"(?<![几数])([{DIGITS[1:]}两十百千]+)分之([{DIGITS[1:]}])|([{DIGITS[1:]}])成")
+HAN_SCALES = {"": 1, "十": 10, "百": 100, "千": 1000}
+
 TIMES = {3: "tripl\\w+|thrice", 4: "quadrupl\\w+"} | dict.fromkeys(range(5, 11), "(?!)")
 # A multiple from three up that one language alone says.
 TIMES_OTHERWISE: dict[str, Said] = {
@@ -104,6 +113,36 @@ SAID_OTHERWISE: dict[str, Said] = {
     "traces.md#lines": {4},
     "traces.md#traces": {4},
     "transformer-flops.md#exercises": {10},
+}
+# A share that one language alone says, in words: "nine of ten", or a third one.
+SHARES_OTHERWISE: dict[str, set[str]] = {
+    "activations.md#variants": {"1/3"},
+    "compute-for-memory.md#chunks": {"5/8"},
+    "counting-flops.md#count-or-speed": {"1/3"},
+    "cs336.md#map": {"1/3"},
+    "full-ledger.md#memory": {"1/3"},
+    "glossary.md#transformers": {"1/3"},
+    "gpt2-parameters.md#llama": {"1/3"},
+    "hardware.md#derive": {"1/100"},
+    "how-far-off.md#days": {"4/5"},
+    "how-far-off.md#ours": {"1/100"},
+    "how-far-off.md#room": {"1/20", "9/10"},
+    "how-far-off.md#split": {"1/5"},
+    "many-gpus.md#look-up": {"1/5", "4/5"},
+    "many-gpus.md#memory": {"1/4"},
+    "many-gpus.md#wire": {"3/4"},
+    "mfu.md#tiles": {"1/10", "1/3"},
+    "number-formats.md#fields": {"1/2"},
+    "number-formats.md#resolution": {"1/3"},
+    "one-card.md#fits": {"9/10"},
+    "one-card.md#mirrors": {"1/3"},
+    "optimizers.md#rmsprop": {"1/100"},
+    "parallelism.md#tensor": {"1/8"},
+    "plan.md#examples": {"9/10"},
+    "plan.md#reading": {"9/10"},
+    "study-tasks.md#parameters": {"1/50"},
+    "timing.md#exercises": {"1/100"},
+    "timing.md#recipe": {"1/10000"},
 }
 # What one language says with a number and the other in words, by the section where it does.
 NUMBERS_IN_WORDS: dict[str, Said] = {
@@ -180,6 +219,25 @@ def in_han(text: str) -> Said:
     return {float(number) for number in found}
 
 
+def shares(text: str) -> set[Fraction]:
+    """The parts of a whole that English says in words: three quarters, a two-thousandth."""
+    counts = COUNTS | {"a": 1, "an": 1, "": 1}
+    found = SHARE.findall(text)
+    return {Fraction(counts[n.lower()], PARTS[part.lower()] * counts[of.lower()]) for n, of, part in found}
+
+
+def shares_in_han(text: str) -> set[Fraction]:
+    """The same of Chinese."""
+    found = set()
+    for whole, part, tenths in HAN_SHARE.findall(text):
+        digits = re.findall(rf"([{DIGITS[1:]}两]?)([十百千]?)", whole)
+        parts = sum(
+            DIGITS.find((n or "一").replace("两", "二")) * HAN_SCALES[scale] for n, scale in digits if n or scale
+        )
+        found.add(Fraction(DIGITS.find(tenths), 10) if tenths else Fraction(DIGITS.find(part), parts))
+    return found
+
+
 def multiples(text: str) -> tuple[Said, Said]:
     """Three times and more, as either language says it."""
     words = SMALL.split()
@@ -232,6 +290,14 @@ def test_both_languages_say_the_same_numbers_in_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_both_languages_say_the_same_shares_in_words(name: str) -> None:
+    english, chinese = (said(Chapter.read(BOOK.docs / language / name)) for language in ("en", "zh"))
+    for section in english.keys() | chinese.keys():
+        apart = {*map(str, shares(english.get(section, "")) ^ shares_in_han(chinese.get(section, "")))}
+        assert apart == SHARES_OTHERWISE.get(section, set()), f"docs/*/{section}"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_both_languages_have_the_same_formulas(name: str) -> None:
     english, chinese = (formulas(Chapter.read(BOOK.docs / language / name)) for language in ("en", "zh"))
     for section in english.keys() | chinese.keys():
@@ -251,6 +317,12 @@ def test_both_languages_have_the_same_formulas(name: str) -> None:
 def test_what_is_the_same_number(english: str, chinese: str) -> None:
     apart = numbers(plain(english)) ^ numbers(plain(chinese))
     assert all(is_in_words(number, english + chinese) for number in apart)
+
+
+def test_what_is_the_same_share() -> None:
+    english = "an eighth, three quarters, a two-thousandth, a hundredth, nine tenths"
+    assert shares(english) == shares_in_han("八分之一、四分之三、两千分之一、百分之一、九成，还有几十分之一")
+    assert shares("a two-hundredth") != shares_in_han("两千分之一")
 
 
 def test_another_number_is_another() -> None:

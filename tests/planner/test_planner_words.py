@@ -175,3 +175,39 @@ def test_money_of_the_opening_example_is_in_the_readers_currency() -> None:
         asked = form("short", language)
         strip = asked.partition('class="planner-strip"')[2].partition('class="planner-fields"')[0]
         assert f'value="{price}"' in asked and re.search(f"<b>{currency}</b>", strip), strip
+
+
+def by_path(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each text among the words, with the keys that lead to it."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from by_path(each, (*path, str(key)))
+    elif isinstance(value, str):
+        yield path, value
+
+
+def test_both_languages_fill_in_the_same_numbers() -> None:
+    filled = [
+        {path: {*re.findall(r"\{(\w+)\}", text)} for path, text in by_path({**words(language), "errors": []})}
+        for language in ("en", "zh")
+    ]
+    english, chinese = filled
+    assert sum(map(bool, english.values())) > 150
+    for path in english.keys() & chinese.keys():
+        assert english[path] == chinese[path], ".".join(path)
+
+
+# What is counted in a refusal: behind a number in Chinese, and behind what the pattern finds in English.
+COUNTED = {"键值头": "key-value heads", "头": "heads", "词元": "tokens", "位置": "positions", "特征": "features"}
+COUNTED |= {"块": "parts", "层": "layers", "字节": "bytes", "倍": "times", "张": "GPUs"}
+
+
+def test_a_refusal_counts_in_chinese_what_it_counts_in_english() -> None:
+    compared = 0
+    for pattern, said in words("zh")["errors"]:
+        behind = [pattern[hole.end() :] for hole in re.finditer(r"\((?!\?)[^()]*\)", pattern)]
+        for hole, noun in re.findall(rf"\$(\d) (?:个)?({'|'.join(COUNTED)})", said):
+            english = next((each for each in COUNTED.values() if behind[int(hole) - 1].startswith(f" {each}")), "")
+            assert english in ("", COUNTED[noun]), f"{pattern}: {said}"
+            compared += bool(english)
+    assert compared > 8

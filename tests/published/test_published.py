@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flops_bytes.model.shapes import parameters
 from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.plan.options import named_shape, read_options
 from ledger.book import Book
 from ledger.record import Records
 from published import readings as published
@@ -122,6 +125,49 @@ def test_a_source_is_whole(path: Path) -> None:
         again = [row for row in published.rows_of(table) if row.get("again")]
         rows, read = source["extracted"]["rows"][table["name"]]
         assert rows - read - len(again) == EMPTY.get((path.stem, table["name"]), 0), table["name"]
+
+
+SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z])")
+MEANS = {  # a word of a source, and what is asked where it stands
+    r"FULL_SHARD": ("zero", "3"),
+    r"SHARD_GRAD_OP": ("zero", "2"),
+    r"(?i)\bq?lora\b": ("lora", r"\d"),
+    r"(?i)\bqlora\b": ("base", "4bit"),
+    r"\b3090\b": ("gpu", "RTX 3090"),
+    r"\b4090\b": ("gpu", "RTX 4090"),
+}
+
+
+def told(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a source calls its rows and the values in them, each with what is asked there."""
+    for means in table.get("means", {}).values():
+        yield from ((word, asks) for word, asks in means.items() if isinstance(asks, dict))
+    for row in published.rows_of(table):
+        yield f"{table['name']} {row.get('label', '')}", row
+
+
+def asked_parameters(settings: dict[str, Any]) -> int:
+    """Of the model that is asked; of several the first."""
+    for name in ("shape", "model"):
+        if first := [settings[name]] if isinstance(settings.get(name), str) else settings.get(name):
+            shape = named_shape(read_options({name: first[0].replace("{context}", "2048")}))
+            return sum(parameters(shape).values())
+    return 0
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_what_a_source_calls_a_row_is_what_is_asked(path: Path) -> None:
+    for words, settings in [pair for table in read_source(path)[0]["tables"] for pair in told(table)]:
+        if not settings.keys() & {"missing", "memory_missing"}:
+            for word, (option, asks) in MEANS.items():
+                if re.search(word, words):
+                    assert re.search(asks, str(settings.get(option))), f"{words}: {settings}"
+        count = asked_parameters(settings)
+        sizes = [
+            float(size) * {"b": 1e9, "m": 1e6}[unit.lower()] for size, unit in SIZE.findall(re.sub("[-_]", " ", words))
+        ]
+        if sizes and count:
+            assert any(0.75 < count / size < 1.35 for size in sizes), f"{words}: {count:,} parameters"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)

@@ -193,3 +193,16 @@ def test_the_example_of_contributing_is_one() -> None:
         "wandb_name": "nothing",
         "use_galore": "not planned",
     }
+
+
+OTHER_NAMES = {"16b": "deepseek-v2-lite", "671b": "deepseek-v3"}  # of models that are called by no size here
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_has_the_size_that_a_file_names(name: str) -> None:
+    for rule in softwares()[name].get("implies", []):
+        model, asked = str(rule["then"].get("model", "")), rule.get("when", {}).values()
+        said = " ".join(str(text) for each in asked for text in (each if isinstance(each, list) else [each]))
+        sizes = re.findall(r"(?<![\d.])a?\d+(?:\.\d+)?b(?![a-z0-9])", said.lower().replace("_", " "))
+        for size in sizes if model else []:
+            assert f"-{size}" in model or OTHER_NAMES.get(size) == model, rule

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flops_bytes.memory.allocator import MIB, Settings
-from flops_bytes.memory.first_steps import Steps, replay
-from flops_bytes.plan import plan, plan_exactly
+from flops_bytes.memory.first_steps import Replay, Steps, replay
+from flops_bytes.plan import meters, plan, plan_exactly
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.meters import (
@@ -139,6 +139,32 @@ def test_a_search_learns_the_same_of_a_runs_life() -> None:
             memory = gib * 2**30
             life = read_meters(question.a, question.model, memory)["lives"]
             assert life_of_step(question.a, question.model, memory) == life
+
+
+@pytest.mark.parametrize(
+    ("retries", "died", "lives"),
+    [
+        ((0, 0), (-1, -1), "lives"),
+        ((0, 1), (-1, -1), "retries"),
+        ((0, 0), (-1, 3), "retries"),
+        ((0, 0), (3, 3), "dies"),
+    ],
+)
+def test_of_ways_that_nobody_can_know_the_worst_counts_unless_all_die(
+    monkeypatch: pytest.MonkeyPatch, retries: tuple[int, int], died: tuple[int, int], lives: str
+) -> None:
+    """Made-up ways, with cuBLAS's workspaces and without, of which each has more room than the card."""
+
+    def made_up(
+        steps: Steps, settings: Settings, capacity: int | None = None, place: Any = None, workspaces: bool = True
+    ) -> Replay:
+        way = 0 if workspaces else 1
+        return Replay(5, 12, 0) if capacity is None else Replay(5, 9, retries[way], died[way])
+
+    monkeypatch.setattr(meters, "replay", made_up)
+    monkeypatch.setattr(meters, "death_of", lambda steps, found: {})
+    steps: Any = None
+    assert read_steps(steps, Settings(), 10).lives == lives
 
 
 def test_the_verdict_is_the_allocators_where_that_is_worse() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
 import pytest
 
+from flops_bytes.memory.optimizers import muon_flops
 from flops_bytes.model.flops import forward_flops
 from flops_bytes.model.shapes import LLAMA_3_8B, SHAPES, parameters
 from flops_bytes.plan import plan_exactly as plan
@@ -16,7 +18,7 @@ from flops_bytes.plan.rl import plan_grpo
 from flops_bytes.plan.step_time import step_time
 from flops_bytes.plan.training import bytes_by_moment
 from flops_bytes.serve.inference import Server, decode_seconds, prefill_flops
-from flops_bytes.time.rates import matmul_products, matmul_seconds
+from flops_bytes.time.rates import Widths, layer_moved_bytes, matmul_products, matmul_seconds
 
 SMALL = SHAPES["llama-3.2-1b"]
 SHAPE = "layers=5 d_model=4096 heads=32 kv_heads=8 head_dim=128 d_ff=14336 vocab=128256"
@@ -102,3 +104,28 @@ def test_of_five_layers_three_are_made_again_where_every_second_is_checkpointed(
         matmuls = matmul_seconds("H100 SXM", 989.4e12, sizes)["recomputation"].assumed
         again.append(step_time(a).lines["recomputation"].assumed - matmuls)
     assert again[1] / again[0] == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize(("zero", "shares"), [(0, 1), (1, 8), (3, 8)])
+def test_muons_matmuls_are_shared_by_gpus_that_share_its_state(zero: int, shares: int) -> None:
+    asked: dict[str, Any] = {"model": "llama-3.2-1b", "gpu": "H100 SXM", "gpus": 8, "zero": zero, "context": 8_192}
+    seconds = [plan(**asked, optimizer=optimizer)["step_seconds"] for optimizer in ("muon", "adamw")]
+    assert seconds[0] - seconds[1] == pytest.approx(muon_flops(SMALL) / shares / (0.4 * 989.4e12))
+
+
+def test_a_host_has_what_its_own_gpus_leave_to_it() -> None:
+    asked: dict[str, Any] = {"model": "llama-3.2-1b", "gpu": "H100 SXM", "offload": "yes"}
+    shared = [plan(**asked, zero=3, gpus=gpus)["host_bytes"]["total"] for gpus in (8, 16, 64)]
+    assert [shared[0] / each for each in shared] == pytest.approx([1, 2, 8], rel=1e-6)
+    copied = [plan(**asked, zero=0, gpus=gpus)["host_bytes"]["total"] for gpus in (1, 8, 16)]
+    assert [each / copied[0] for each in copied] == [1, 8, 8], "each process has all of it"
+    assert plan(**asked, zero=0, gpus=16, node_gpus=4)["host_bytes"]["total"] == 4 * copied[0]
+
+
+def test_in_eager_mode_what_is_rotated_is_cast_turned_and_cast_back() -> None:
+    """Read and written each time: 2 bytes to 4, 4 to 4, 4 to 2, for each feature of queries and keys."""
+    wide = replace(LLAMA_3_8B, head_dim=2 * LLAMA_3_8B.head_dim)
+    for composed in (False, True):
+        moved, more = (layer_moved_bytes(shape, Widths(2, 2), False, composed) for shape in (LLAMA_3_8B, wide))
+        features = (LLAMA_3_8B.heads + LLAMA_3_8B.kv_heads) * LLAMA_3_8B.head_dim
+        assert [(b - a) / features for a, b in zip(moved, more, strict=True)] == 2 * [(2 + 4) + (4 + 4) + (4 + 2)]
