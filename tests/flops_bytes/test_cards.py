@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flops_bytes.memory.outside import CHIPS
+from flops_bytes.memory.chips import CHIPS
 from flops_bytes.model.shapes import LLAMA_3_8B
 from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_rate
 from flops_bytes.plan import plan_exactly as plan
@@ -104,7 +104,7 @@ CLOCKS = {
     **{f"A100 {size} {form}": 1410 for size in ("40GB", "80GB") for form in ("SXM", "PCIe")},
     **{"A800 80GB SXM": 1410, "H100 SXM": 1980, "H200 SXM": 1980, "H800 SXM": 1980, "H100 PCIe": 1755},
     **{"H100 NVL": 1785, "H200 NVL": 1785, "B200": 1965, "L4": 2040, "L40S": 2520, "RTX 4090": 2520, "RTX 5090": 2407},
-    **{card: mhz for card, (*_, mhz) in UNITS.items() if card != "L20"},
+    **{card: mhz for card, (*_, mhz) in UNITS.items()},
 }
 PROCESSORS = {"H20": 78, "GB200": 148}  # whose peaks in float32 fit no clock that is known
 REACHED = {  # of a ring's nominal rate, by what was published
