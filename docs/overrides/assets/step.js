@@ -74,12 +74,15 @@ export default function (place) {
   const point = (event) => {
     const box = svg.getBoundingClientRect();
     input.value = column(step, ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width);
+    moved();
+  };
+  const moved = () => {
+    svg.append(mark); // not before: it would run through the headings
     show();
   };
-  svg.append(mark);
   svg.addEventListener("pointermove", point);
   svg.addEventListener("pointerdown", point);
-  input.addEventListener("input", show);
+  input.addEventListener("input", moved);
   place.replaceChildren(make("style", {}, STYLE), make("div", { class: "live-step", role: "group", "aria-label": words.title },
     input, title, make("table", { class: "live-lines" }, make("thead", {}, row("th", ["GiB", ...words.ways])), body)));
   show();
