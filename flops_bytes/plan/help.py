@@ -46,16 +46,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "a step's sequences": ("context", "micro_batch", "accumulation", "micro_batches", "global_batch", "lengths"),
     "what is trained": (
-        *("trained", "lora", "lora_on", "lora_inputs", "lora_dropout", "base", "quantized_by"),
-        *("optimizer", "update", "offload"),
+        *("trained", "lora", "lora_on", "lora_inputs", "lora_dropout", "base", "optimizer", "offload"),
     ),
     "how a layer computes, and what it keeps": (
-        *("recipe", "matmuls", "linear", "attention", "layers", "qkv_made", "dropout"),
-        *("checkpointing", "checkpoint_every", "reentrant", "loss", "chunks"),
+        *("recipe", "matmuls", "linear", "attention", "qkv_made", "dropout"),
+        *("checkpointing", "checkpoint_every", "loss", "chunks"),
     ),
     "what GPUs share": (
-        *("zero", "sharding_by", "reduce_bucket", "replicas", *DEGREES, "etp", "cp_by", "sequence", "overlap_tp"),
-        *("schedule", "virtual_stages", "stages", "rank", "trainer"),
+        *("zero", "replicas", *DEGREES, "etp", "cp_by", "sequence", "overlap_tp"),
+        *("schedule", "virtual_stages", "stages", "rank"),
+    ),
+    "a software's habits, which --run-by or its files say": (
+        *("layers", "reentrant", "update", "trainer", "sharding_by", "reduce_bucket", "quantized_by"),
     ),
     "memory beside the step": ("allowance", "alloc_conf"),
     "time": (

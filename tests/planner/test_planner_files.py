@@ -220,6 +220,17 @@ def test_a_way_that_fits_is_written_down_for_the_file(page: Page, address: str) 
 
 
 @pytest.mark.usefixtures("site")
+def test_a_model_that_stands_in_a_file_fills_the_form(page: Page, address: str) -> None:
+    page.goto(address + "plan/")
+    page.locator(".planner-verdict").wait_for()
+    paste(page, CASES["nanotron: ratschlab/nanotron-petagraph/config_petagraph_multi_node.yaml"]["text"])
+    config = json.loads(value(page, "config"))
+    assert value(page, "model") == "config" and (config["model_type"], config["hidden_size"]) == ("llama", 1024)
+    expect(page.locator(".planner-read")).to_contain_text("pasted-1, model.model_config: the model's config.json")
+    expect(page.locator(".planner-verdict").first).to_contain_text(re.compile("[Ff]its|fit"))
+
+
+@pytest.mark.usefixtures("site")
 def test_a_mistake_is_named_with_its_line_and_nothing_is_lost(page: Page, address: str) -> None:
     page.goto(address + "plan/")
     page.locator(".planner-verdict").wait_for()

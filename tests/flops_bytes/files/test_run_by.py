@@ -11,7 +11,9 @@ from flops_bytes.files.command import main, options_in, plan_options, planned
 from flops_bytes.files.interpret import Part, interpret
 from flops_bytes.files.run_by import RUNNERS, run_by, software_named
 from flops_bytes.files.software import softwares
+from flops_bytes.files.write import sayable
 from flops_bytes.plan import plan
+from flops_bytes.plan.help import GROUPS
 
 # What is given, the keys that say it, and the habits that follow, which nobody gave.
 HABITS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -169,3 +171,9 @@ def test_files_say_themselves_who_runs_them(tmp_path: Any, capsys: pytest.Captur
 
 def test_a_name_is_hyphenated_in_any_way() -> None:
     assert {software_named(name) for name in ("LLaMA-Factory", "llama_factory", "llama factory")} == {"llama_factory"}
+
+
+def test_what_help_calls_habits_some_software_says() -> None:
+    (habits,) = [names for title, names in GROUPS.items() if "--run-by" in title]
+    parts = [Part("", name, {}) for name in RUNNERS]
+    assert {*habits} <= {*sayable(parts, softwares())}
