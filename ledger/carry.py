@@ -119,7 +119,8 @@ def carry(
                 device_there = next(iter(by_device[name].values())).device
                 carried[book.measurements / name / f"{snippet.name}.json"] = _first(snippet, fresh, device_there)
         elif absent and not stale:
-            message = f"{', '.join(absent)} alone can record it: {measured} depends on the device"
+            alone = f"{', '.join(absent)} alone can record it: {measured} depends on the device"
+            message = f"{alone}; split what is exact into a snippet of its own"
             problems.append(Problem(snippet.path, 0, message))
         if problems:
             raise LedgerError(problems)

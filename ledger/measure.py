@@ -215,7 +215,7 @@ class Measurement:
         widest = record.largest_spread
         if self.to_publish and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
-            print(message, file=sys.stderr)
+            print(f"{message} --force measures again", file=sys.stderr)
 
 
 def _problems(snippet: Snippet, record: Record) -> Iterator[Problem]:

@@ -436,6 +436,9 @@ WITH_PREDICTING = {
     "glm-4.5": (358_337_791_296, 2 * 151_552 * 5_120 + 90 * 160),
     "glm-4.5-air": (110_468_824_832, 2 * 151_552 * 4_096 + 46 * 128),
 }
+# Of these nobody's count was found, or a part of it is of modules that the planner leaves out, such as a vision tower.
+WITHOUT_A_COUNT = {"deepseek-v3.2", "gemma-3-27b", "gemma-4-26b-a4b", "gemma-4-31b", "glm-4.6", "glm-5.2"}
+WITHOUT_A_COUNT |= {"llama-4-maverick"}
 ACTIVE = {  # as their makers round it, without the embedding, in billions
     "qwen3-30b-a3b": 3.0,
     "qwen3-235b-a22b": 21.6,
@@ -450,6 +453,7 @@ def test_models_by_name_have_the_parameters_of_their_checkpoints() -> None:
     stacks = {name: read_stack(preset.config) for name, preset in PRESETS.items()}
     totals = {name: sum(parameters(stack).values()) for name, stack in stacks.items()}
     assert {name: totals[name] for name in PUBLISHED} == PUBLISHED
+    assert {*PRESETS} == {*PUBLISHED} | {*WITH_PREDICTING} | WITHOUT_A_COUNT
     for name, (published, beside) in WITH_PREDICTING.items():
         further = mtp_parameters(replace(stacks[name], mtp_layers=1))
         assert totals[name] + further + beside == published, name

@@ -296,7 +296,9 @@ def test_what_a_new_snippet_measures_the_device_alone_records(
 ) -> None:
     (small_book.snippets / "new.py").write_text("by_side = [{'bytes': 4}, {'measured_ratio': 2.0}]\n")
     assert main(["--root", str(small_book.root), "carry", "new"]) == 1
-    assert "far-gpu alone can record it: by_side.1.measured_ratio depends on the device" in capsys.readouterr().err
+    assert (
+        "far-gpu alone can record it: by_side.1.measured_ratio depends on the device; split" in capsys.readouterr().err
+    )
     assert not path.with_name("new.json").exists()
 
 
