@@ -89,7 +89,7 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     slow = {"--lengths", "--find"}  # of which each drawn run is gone through, or each layout
     quick = [other for other in others if not slow & {*other}]
     assert len(quick) > 1 and not any(main(other) for other in (others if SLOW else quick))
-    for other in others:
+    for other in [other for other in others if "--run-by" not in other]:  # whose answer depends on a software's data
         told = [word for word in other if word != "--find"]
         options = (option.removeprefix("--").replace("-", "_") for option in told[::2])
         assert plan(meters=False, **dict(zip(options, told[1::2], strict=True)))["fits"]
