@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from flops_bytes.files.command import plan_options
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import EXAMPLE
@@ -88,7 +89,7 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     others = [shlex.split(other) for other in re.findall(r"^\|.*`flops-bytes plan (.*?)`", text, re.MULTILINE)]
     slow = {"--lengths", "--find"}  # of which each drawn run is gone through, or each layout
     quick = [other for other in others if not slow & {*other}]
-    assert len(quick) > 1 and not any(main(other) for other in (others if SLOW else quick))
+    assert len(quick) > 1 and not any(plan_options(other) for other in (others if SLOW else quick))
     for other in [other for other in others if "--run-by" not in other]:  # whose answer depends on a software's data
         told = [word for word in other if word != "--find"]
         options = (option.removeprefix("--").replace("-", "_") for option in told[::2])
