@@ -266,7 +266,7 @@ NOT_AGAIN = {
     "optimizers": 2,
     "parallelism": 2,
     "roofline": 3,
-    "snapshots": 12,
+    "snapshots": 9,
     "storage-and-strides": 2,
     "tensor-operations": 1,
     "timing": 1,

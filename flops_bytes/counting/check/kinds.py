@@ -204,8 +204,8 @@ def ratio(kind: str, config: Config, tokens: int, **told: Any) -> float:
     return planned(kind, config, tokens, **told) / counted(kind, config, tokens, **told)
 
 
-ROUTED = ("deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1")
-LATENT = ("deepseek_v3", "glm4_moe_lite")
+ROUTED = ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1")
+LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
 WINDOWED = ("gpt_oss", "gemma3_text", "olmo3", "mistral", "phi3")
 WHOLE_HEADS = ("olmo2", "olmo3", "olmoe", "phi3", "llama", "qwen2_moe")  # as wide as the model, together
 
