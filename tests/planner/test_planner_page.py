@@ -59,7 +59,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {"gpu": "H200 SXM", "gpus": "1"},
         {
             ".planner-verdict": f"Fits on paper (all weights): needs {gib(EXAMPLES['h200_needs_bytes'])}",
-            f"{MEMORY} tr": "8-bit AdamW",
+            ".planner-answer [data-group=ways] tr": "8-bit AdamW",
         },
     ),
     "with which micro-batch on eight 80 GB cards at 8k?": (
