@@ -437,8 +437,9 @@ WITH_PREDICTING = {
     "glm-4.5-air": (110_468_824_832, 2 * 151_552 * 4_096 + 46 * 128),
 }
 # Of these nobody's count was found, or a part of it is of modules that the planner leaves out, such as a vision tower.
-WITHOUT_A_COUNT = {"deepseek-v3.2", "gemma-3-27b", "gemma-4-26b-a4b", "gemma-4-31b", "glm-4.6", "glm-5.2"}
-WITHOUT_A_COUNT |= {"llama-4-maverick"}
+WITHOUT_A_COUNT = {
+    *("deepseek-v3.2", "gemma-3-27b", "gemma-4-26b-a4b", "gemma-4-31b", "glm-4.6", "glm-5.2", "llama-4-maverick")
+}
 ACTIVE = {  # as their makers round it, without the embedding, in billions
     "qwen3-30b-a3b": 3.0,
     "qwen3-235b-a22b": 21.6,
