@@ -53,7 +53,7 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.1f} GiB"
 
 
-TIME, SCALE = (f".planner-answer [data-group={group}]" for group in ("time", "scale"))
+MEMORY, TIME, SCALE = (f".planner-answer [data-group={group}]" for group in ("memory", "time", "scale"))
 QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is filled in, and what stands where then
     "does Llama 3 8B train on one H200?": (
         {"gpu": "H200 SXM", "gpus": "1"},
