@@ -122,7 +122,6 @@ class Elements:
             if not svg:
                 SubElement(frame, "p", {"class": "output-where"}).text = AtomicString(self.say("absent"))
                 continue
-            frame.set("tabindex", "0")
             frame.set("data-search-exclude", "")
             frame.text = self.stash(svg.replace("<svg", described, 1))
         SubElement(figure, "figcaption")
