@@ -35,7 +35,8 @@ def layer_seconds(tokens: int, peak: float, cast_bytes: int) -> float:
 
 LLAMA_8B = llama_matrices(4096, 32, 1024, 14336, 128_256) + 4096 * 128_256 + (2 * 32 + 1) * 4096
 LLAMA_70B = llama_matrices(8192, 80, 1024, 28672, 128_256)
-GPT2_TOKEN_FLOPS = 6 * (12 * 12 * 768**2 + 50_257 * 768) + 12 * 12 * 768 * 1024
+GPT2_MATRICES = 12 * 12 * 768**2 + 50_257 * 768
+GPT2_TOKEN_FLOPS = 6 * GPT2_MATRICES + 12 * 12 * 768 * 1024
 
 
 def mixtral_read(users: int) -> float:
@@ -45,8 +46,47 @@ def mixtral_read(users: int) -> float:
 
 
 ADAPTED = 36 * (2 * 4096 + 2 * (4096 + 1024) + 2 * 4096 + 3 * (4096 + 12288))  # of rank 1, in Qwen3 8B
-BACKWARD = 4 * 1024 * (12 * 12 * 768**2 + 50_257 * 768) + 8 * 1024**2 * 768 * 12  # FLOPs of GPT-2 small, eager
+BACKWARD = 4 * 1024 * GPT2_MATRICES + 8 * 1024**2 * 768 * 12  # FLOPs of GPT-2 small, eager
 SCORES_FLOPS = 12 * 8 * 12 * 4 * 3137**2 * 64  # of TimeSformer's attention
+
+
+def chunked_peak(inputs: int) -> int:
+    """When the last of eight chunks of GPT-2's loss goes backward, in bf16 but for the loss: inputs of layers, of the
+    last norm, with two statistics, and of the head; gradients of seven chunks and of the head; 12 bytes a logit of a
+    chunk; the loss, its sum and its gradient, the number of tokens, and what cross_entropy divides by."""
+    features, tokens = 2 * 8192 * 768, 8192 // 8
+    kept = (inputs + 2) * features + 2 * 4 * 8192
+    return kept + 7 * features // 8 + 2 * 50_257 * 768 + 12 * tokens * 50_257 + 20
+
+
+def script_peak(divided: int = 1, sharded: int = 1, recomputed: bool = False) -> int:
+    """When the loss of the script in "Count a step of your own" goes backward; so many ranks divide a layer's matrices
+    and heads, so many shard all weights, and embedding and head are gathered then."""
+    d, tokens, logits, ends = 768, 8192, 50_304, 2 * 50_304 * 768 + 50_304
+    layer = (12 * d * d + 7 * d) // divided + 6 * d  # parameters; of all ranks are the norms, and biases behind sums
+    state = 12 * (ends + 12 * layer) // sharded + 4 * 195 + (4 * ends if sharded > 1 else 0)  # 195 counts of steps
+    # of a token: inputs of norms in fp32; in bf16 their results, the first three times, then q, k and v, heads, the MLP
+    whole, divisible = 2 * 4 * d + 2 * (3 + 1) * d + 16, 2 * (3 + 1 + 4 + 4) * d + 48  # statistics; logsumexps
+    layers = 12 * 4 * d * tokens if recomputed else 12 * ((whole + divisible // divided) * tokens + 24)  # 24: a seed
+    copies = 2 * d * logits + (0 if recomputed else 2 * 12 * 12 * d * d // divided)
+    # a logit, its log-probability in bf16 and fp32, and that one's gradient; what enters the head; ids; three scalars
+    return state + layers + copies + tokens * ((2 + 2 + 4 + 4) * logits + 2 * d + 8) + 3 * 4
+
+
+# What torchinfo says of GPT-2 small: the head's matrix counts twice, and Conv1D's numbers once for each output.
+TORCHINFO = 2 * (
+    12 * sum((rows + 1) * columns**2 for rows, columns in ((768, 2304), (768, 768), (768, 3072), (3072, 768)))
+    + (2 * 50_257 + 1024 + 25 * 2) * 768
+)
+GPT2_HALF = GPT2_MATRICES / (4 * 12 * 768)  # half of the context at which attention takes half
+H200_BESIDE = 726_466_560  # bytes of an H200's context and kernels, as recorded
+LLAMA_UPDATE = 18 * LLAMA_8B + 2 * 128_256 * 4096 + 2 * 8 * 8192  # the largest gradient waits in bf16; ids, targets
+GPT2_PAPER = ((768, 12, 117), (1024, 24, 345), (1280, 36, 762), (1600, 48, 1542))  # millions of parameters
+
+
+def vocabulary(d: int, layers: int, millions: float, more: float) -> float:
+    return ((millions + more) * 1e6 - gpt2_parameters(d, layers, 0, 1024)) / d
+
 
 ANSWERS: dict[str, float] = {
     "activations.crossing_len.gpt2": (32 * 768 + 16) / (2 * 12),
@@ -66,15 +106,29 @@ ANSWERS: dict[str, float] = {
     "capstones.logits_bytes": 2 * 8192 * 151_936 * 3 * 4,
     "capstones.state_bytes": 16 * (LLAMA_70B + 8192 * 128_256 + (2 * 80 + 1) * 8192) / 64,
     "capstones.token_flops": GPT2_TOKEN_FLOPS,
+    "compute_for_memory.best_group": max(1, round(math.sqrt(12 * 2 / 32))),
     "compute_for_memory.fewest_cards": math.ceil(16 * LLAMA_8B / 80e9),
     "compute_for_memory.master_state_bytes": 16 * LLAMA_8B,
     "compute_for_memory.mean_of_means": ((4 + 1) / 2 + (5 * 1 + 2) / 6) / 2,
     "compute_for_memory.reported_mfu_share": 0.52 * 3 / 4,
     "compute_for_memory.true_mean": (4 + 6 * 1 + 2) / 8,
+    "compute_for_memory.whole_steps.of_1_bytes": chunked_peak(12),
+    "compute_for_memory.whole_steps.of_2_bytes": chunked_peak(12 // 2),
+    "count_your_step.light_bytes": script_peak(recomputed=True),
+    "count_your_step.needed_bytes": script_peak(),
+    "count_your_step.of_64_bytes": script_peak(divided=2, sharded=32),
+    "count_your_step.of_64_ratio": (4 + 4 + 2 + 2) / (4 * 2),  # q, k and v together; up; the results of out and down
+    "count_your_step.rank_bytes": script_peak(divided=2, sharded=4),
+    "count_your_step.sent_ratio.all_reduce": (3 * 4 + 4 + 2 + 2) / (4 * 2),
     "counting_flops.large_first_flops": 2 * (2 * 10 * 60 + 10 * 2 * 60),
     "counting_flops.order_ratio": (8192 + 1) / 2,
     "counting_flops.scores_flops": 2 * 8 * 12 * 1024**2 * 64,
     "counting_flops.small_first_flops": 2 * (10 * 2 * 10 + 10 * 10 * 60),
+    "counting_tools.accident": math.ceil(math.sqrt(GPT2_HALF**2 + TORCHINFO / (4 * 12 * 768)) - GPT2_HALF),
+    "counting_tools.flops_ratio.torchinfo.1024": TORCHINFO / (1024 * GPT2_TOKEN_FLOPS / 3),
+    "counting_tools.reported_share.thop": 0.4 * 2 * (50_257 + 25 * 4) * 768 / (GPT2_TOKEN_FLOPS / 3),
+    "counting_tools.reported_share.torchinfo": 0.4 * TORCHINFO / (1024 * GPT2_TOKEN_FLOPS / 3),
+    "counting_tools.undoubled_share": 0.4 * (50_257 + 25 * 4) * 768 / (GPT2_TOKEN_FLOPS / 3),
     "data_loading.epoch_unseen_share": 1 / math.e,
     "expert_flops.dropless_factor": 2600 / 2048,
     "expert_flops.dropped": 2600 - 1.25 * 2048,
@@ -86,9 +140,13 @@ ANSWERS: dict[str, float] = {
     "fp8.four_bytes": 32 * (2 * 4096 * 5120 + 3 * 4096 * 14336) * 4.25 / 8,
     "fp8.layers_parameters": 32 * (2 * 4096 * 5120 + 3 * 4096 * 14336),
     "full_ledger.extra_bytes": 4 * gpt2_parameters(768, 12, 50_257, 1024),
+    "full_ledger.llama_left_bytes": int(139.81 * 2**30) - H200_BESIDE - LLAMA_UPDATE,
+    "full_ledger.llama_peak_bytes": LLAMA_UPDATE,
     "full_ledger.llama_state_bytes": 2 + 4 + 4 + 4 + 4,
     "gpt2_parameters.cache_ratio": 32 / 8,
     "gpt2_parameters.equal_hidden": 8 * 4096 / 3,
+    "gpt2_parameters.fitting_vocabularies.least": max(math.ceil(vocabulary(*row, -0.5)) for row in GPT2_PAPER),
+    "gpt2_parameters.fitting_vocabularies.most": min(math.floor(vocabulary(*row, 0.5)) for row in GPT2_PAPER),
     "gpt2_parameters.gpt3_parameters": gpt2_parameters(12288, 96, 50_257, 2048),
     "gpt2_parameters.gpt3_rule_share": 12 * 96 * 12288**2 / gpt2_parameters(12288, 96, 50_257, 2048),
     "gpt2_parameters.llama_2_parameters": llama_matrices(4096, 32, 4096, 11008, 32_000) + 4096 * 32_000 + 65 * 4096,
@@ -256,11 +314,7 @@ def test_an_answer_follows_from_its_question(name: str) -> None:
 
 # Exact values of a page's answers, beside what a question gives, that are not worked out again: fewer with time.
 NOT_AGAIN = {
-    "compute-for-memory": 3,
-    "count-your-step": 6,
-    "counting-flops": 4,
-    "full-ledger": 3,
-    "gpt2-parameters": 2,
+    "full-ledger": 1,  # of the milliseconds that the planner adds up, by published rates
     "gpu-memory": 6,
     "grpo": 2,
     "inference": 8,
