@@ -26,6 +26,11 @@ def llama_matrices(d: int, layers: int, kv: int, f: int, vocabulary: int) -> int
     return layers * (2 * d * d + 2 * d * kv + 3 * d * f) + d * vocabulary
 
 
+def qwen_parameters(d: int, layers: int, heads: int, f: int) -> int:
+    """Of a small Qwen3: tied, with 8 heads of 128 for keys, and norms of queries and keys."""
+    return 151_936 * d + layers * (2 * d * 128 * (heads + 8) + 3 * d * f + 2 * d + 2 * 128) + d
+
+
 def layer_seconds(tokens: int, peak: float, cast_bytes: int) -> float:
     """Of the three products of 2,048 inputs and 8,192 outputs, and of casts at an H100's bandwidth."""
     inputs, outputs = 2048, 8192
@@ -33,8 +38,11 @@ def layer_seconds(tokens: int, peak: float, cast_bytes: int) -> float:
     return 6 * tokens * inputs * outputs / peak + cast_bytes * numbers / 3.35e12
 
 
-LLAMA_8B = llama_matrices(4096, 32, 1024, 14336, 128_256) + 4096 * 128_256 + (2 * 32 + 1) * 4096
-LLAMA_70B = llama_matrices(8192, 80, 1024, 28672, 128_256)
+LLAMA_8B_MATRICES = llama_matrices(4096, 32, 1024, 14336, 128_256)
+LLAMA_8B = LLAMA_8B_MATRICES + 4096 * 128_256 + (2 * 32 + 1) * 4096
+LLAMA_70B_MATRICES = llama_matrices(8192, 80, 1024, 28672, 128_256)
+LLAMA_70B = LLAMA_70B_MATRICES + 8192 * 128_256 + (2 * 80 + 1) * 8192
+QWEN_1_7B, QWEN_4B = qwen_parameters(2048, 28, 16, 6144), qwen_parameters(2560, 36, 32, 9728)
 GPT2_MATRICES = 12 * 12 * 768**2 + 50_257 * 768
 GPT2_TOKEN_FLOPS = 6 * GPT2_MATRICES + 12 * 12 * 768 * 1024
 
@@ -79,7 +87,10 @@ TORCHINFO = 2 * (
     + (2 * 50_257 + 1024 + 25 * 2) * 768
 )
 GPT2_HALF = GPT2_MATRICES / (4 * 12 * 768)  # half of the context at which attention takes half
-H200_BESIDE = 726_466_560  # bytes of an H200's context and kernels, as recorded
+H200_BYTES, H200_BESIDE = 139.81 * 2**30, 726_466_560  # by CUDA; context and kernels, as recorded
+LLAMA_8B_READ = LLAMA_8B - 128_256 * 4096  # by a decoding step, which looks the embedding up
+LLAMA_70B_BESIDE = H200_BESIDE + 2 * 8192 * (2 * 8192 + 3 * 28672)  # and 8,192 tokens in an MLP
+LLAMA_70B_USER = 8192 * 2 * 2 * 80 * 8 * 128  # bytes of cache
 LLAMA_UPDATE = 18 * LLAMA_8B + 2 * 128_256 * 4096 + 2 * 8 * 8192  # the largest gradient waits in bf16; ids, targets
 GPT2_PAPER = ((768, 12, 117), (1024, 24, 345), (1280, 36, 762), (1600, 48, 1542))  # millions of parameters
 
@@ -104,7 +115,7 @@ ANSWERS: dict[str, float] = {
     "capstones.gpt2_dollars.good": 300e9 * GPT2_TOKEN_FLOPS / (8 * 0.4 * A100 * 3_600) * 8 * 1.5,
     "capstones.gpt2_parameters": gpt2_parameters(768, 12, 50_257, 1024),
     "capstones.logits_bytes": 2 * 8192 * 151_936 * 3 * 4,
-    "capstones.state_bytes": 16 * (LLAMA_70B + 8192 * 128_256 + (2 * 80 + 1) * 8192) / 64,
+    "capstones.state_bytes": 16 * LLAMA_70B / 64,
     "capstones.token_flops": GPT2_TOKEN_FLOPS,
     "compute_for_memory.best_group": max(1, round(math.sqrt(12 * 2 / 32))),
     "compute_for_memory.fewest_cards": math.ceil(16 * LLAMA_8B / 80e9),
@@ -140,7 +151,7 @@ ANSWERS: dict[str, float] = {
     "fp8.four_bytes": 32 * (2 * 4096 * 5120 + 3 * 4096 * 14336) * 4.25 / 8,
     "fp8.layers_parameters": 32 * (2 * 4096 * 5120 + 3 * 4096 * 14336),
     "full_ledger.extra_bytes": 4 * gpt2_parameters(768, 12, 50_257, 1024),
-    "full_ledger.llama_left_bytes": int(139.81 * 2**30) - H200_BESIDE - LLAMA_UPDATE,
+    "full_ledger.llama_left_bytes": int(H200_BYTES) - H200_BESIDE - LLAMA_UPDATE,
     "full_ledger.llama_peak_bytes": LLAMA_UPDATE,
     "full_ledger.llama_state_bytes": 2 + 4 + 4 + 4 + 4,
     "gpt2_parameters.cache_ratio": 32 / 8,
@@ -157,10 +168,16 @@ ANSWERS: dict[str, float] = {
     "gpt2_parameters.padding_parameters": (50_304 - 50_257) * 768,
     "gpt2_parameters.rounded_hidden": 256 * math.ceil(8 * 4096 / 3 / 256),
     "gpt2_parameters.rule_share.small": 12 * 12 * 768**2 / gpt2_parameters(768, 12, 50_257, 1024),
+    "gpu_memory.alone_bytes.0": 18 * 2**20 + 1,
+    "gpu_memory.alone_bytes.1": 20 * 2**20,
     "gpu_memory.losses.allocated_bytes": 1000 * 512,
     "gpu_memory.losses.requested_bytes": 1000 * 4,
     "gpu_memory.losses_bytes_ratio": 512 / 4,
     "gpu_memory.roomy_reserved_bytes": (12 + 14 + 16) * 2**20,
+    "gpu_memory.sharing_bytes.0": 2**20 + 1,
+    "gpu_memory.sharing_bytes.1": 10 * 2**20 - 512,
+    "gpu_memory.small_kept_bytes": 8 * 4 * 1024**2 + 5 * 4 * 256 * 1024,
+    "gpu_memory.small_peak_bytes": 8 * 4 * 1024**2 + 4 * 4 * 256 * 1024,
     "gpu_memory.tight_reserved_bytes": 16 * 2**20,
     "gradients.first_flops": 2 * 1024 * 768 * 3 * 768,
     "gradients.full_gradient_bytes": 4 * 32 * 4096**2,
@@ -168,12 +185,14 @@ ANSWERS: dict[str, float] = {
     "gradients.lora_step_share": (2 + 2) / 6,
     "gradients.saved_share": 2 * 1024 * 50_257 * 768 / BACKWARD,
     "grpo.answer_read_bytes": (2048 + 512) * 2 * 28 * 8 * 128 * 2,
-    "grpo.first_answers": math.ceil(2 * 1_720_574_976 / ((2048 + 512) * 114_688)),
-    "grpo.larger_bytes.with": 20 * 4_022_468_096 + 3 * 4 * 4 * 1024 * 151_936,
-    "grpo.larger_bytes.without": 16 * 4_022_468_096 + 3 * 4 * 4 * 1024 * 151_936,
-    "grpo.larger_room_bytes": 81_152 * 2**20 - 16 * 4_022_468_096 - 3 * 4 * 4 * 1024 * 151_936,
+    "grpo.first_answers": math.ceil(2 * QWEN_1_7B / ((2048 + 512) * 114_688)),
+    "grpo.larger_bytes.with": 20 * QWEN_4B + 3 * 4 * 4 * 1024 * 151_936,
+    "grpo.larger_bytes.without": 16 * QWEN_4B + 3 * 4 * 4 * 1024 * 151_936,
+    "grpo.larger_parameters": QWEN_4B,
+    "grpo.larger_room_bytes": 81_152 * 2**20 - 16 * QWEN_4B - 3 * 4 * 4 * 1024 * 151_936,
+    "grpo.rest_bytes.1_7b": 78_147 * 2**20 - 20 * QWEN_1_7B - 3 * 4 * 4 * 1024 * 151_936,
     "grpo.token_bytes": 2 * 28 * 8 * 128 * 2,
-    "grpo.weights_read_bytes": 2 * 1_720_574_976,
+    "grpo.weights_read_bytes": 2 * QWEN_1_7B,
     "hardware.h100_share": 1.04 * A100 / H100,
     "hardware.mi350x_share": 1.52 * A100 / 2300e12,
     "hardware.slice_teraflops": 16 * 4 * 512 * 2 * 1830e6 / 1e12,
@@ -183,9 +202,19 @@ ANSWERS: dict[str, float] = {
     "inference.cache_of_bytes.grouped": 8192 * 2 * 32 * 8 * 128 * 2,
     "inference.cache_of_bytes.single": 8192 * 2 * 32 * 1 * 128 * 2,
     "inference.cache_of_bytes.ungrouped": 8192 * 2 * 32 * 32 * 128 * 2,
+    "inference.exercise_context": 8192,
+    "inference.int8_users": int((0.02 * 3.35e12 - LLAMA_8B_READ) / (8192 * 2 * 2 * 32 * 8 * 128)),
+    "inference.large_beside_bytes": LLAMA_70B_BESIDE,
+    "inference.large_bytes": 2 * LLAMA_70B,
+    "inference.large_fit.8": int((0.9 * H200_BYTES - LLAMA_70B_BESIDE - LLAMA_70B) / LLAMA_70B_USER),
+    "inference.large_room_bytes": 0.9 * H200_BYTES - LLAMA_70B_BESIDE,
+    "inference.narrow_users": int((0.02 * 3.35e12 - 2 * LLAMA_8B_READ) / (8192 * 2 * 32 * 8 * 128)),
     "inference.touched_share.1": mixtral_read(1) / mixtral_read(64),
     "inference.touched_share.8": mixtral_read(8) / mixtral_read(64),
+    "inference.whole_card_fit": int((H200_BYTES - LLAMA_70B_BESIDE - 2 * LLAMA_70B) / LLAMA_70B_USER),
     "many_gpus.between_share": (3 / 4) / (31 / 32),
+    "many_gpus.smallest.ZeRO-2": math.ceil(12 * LLAMA_8B / (40e9 - 4 * LLAMA_8B)),
+    "many_gpus.smallest.ZeRO-3": math.ceil(16 * LLAMA_8B / 40e9),
     "measure_your_gpu.IMPLIED_FLOP_PER_SECOND": 2 * 1024**3 / 0.04,
     "measure_your_gpu.matmul_flops": 2 * 1024**3,
     "measure_your_gpu.strict_chance_share": 1 / 1024,
@@ -288,7 +317,7 @@ ANSWERS: dict[str, float] = {
     "traces.shorter_us": 100 - 90,
     "traces.size_ratio": 31_502_336 / 8_196_000,
     "traces.time_ratio": 2.674 / 3.307,
-    "transformer_flops.crossing_70b": LLAMA_70B / (2 * 80 * 64 * 128),
+    "transformer_flops.crossing_70b": LLAMA_70B_MATRICES / (2 * 80 * 64 * 128),
     "transformer_flops.small_head_share": 2 * 2048 * 128_256
     / (2 * llama_matrices(2048, 16, 8 * 64, 8192, 128_256) + 4 * 8192 * 16 * 32 * 64),
     "two_questions.all_state_bytes": 70e9 * 16,
@@ -315,10 +344,6 @@ def test_an_answer_follows_from_its_question(name: str) -> None:
 # Exact values of a page's answers, beside what a question gives, that are not worked out again: fewer with time.
 NOT_AGAIN = {
     "full-ledger": 1,  # of the milliseconds that the planner adds up, by published rates
-    "gpu-memory": 6,
-    "grpo": 2,
-    "inference": 8,
-    "many-gpus": 2,
     "mfu": 5,
     "mixed-precision": 2,
     "one-card": 1,
