@@ -100,7 +100,7 @@ def pytest_markdown_docs_markdown_it() -> Reader:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Pages alone: docstrings hold no code, and looking for it imports and walks all modules of all libraries."""
+    """Pages alone: test_examples.py runs docstrings, and to look for them here walks all modules of all libraries."""
     found = yield
     return [collector for collector in found if not isinstance(collector, MarkdownDocstringCodeModule)]
 
