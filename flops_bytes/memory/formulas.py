@@ -37,7 +37,9 @@ def state_bytes(parameters: int, recipe: Recipe) -> dict[str, int]:
 
 
 def cache_bytes(shape: Decoder, tokens: int, width: int = 2) -> int:
-    """Bytes of the keys and values of so many tokens: of each a layer and key-value head, `width` bytes a number.
+    """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head.
+
+    `width` is the bytes of a number.
 
     >>> from flops_bytes.model.shapes import LLAMA_3_8B
     >>> cache_bytes(LLAMA_3_8B, tokens=8_192)  # 1 GiB
