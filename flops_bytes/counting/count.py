@@ -36,8 +36,8 @@ from flops_bytes.counting.card import OnCard, fake_card
 from flops_bytes.counting.counted import Counted, changes, summed
 from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable, line_of
 from flops_bytes.memory.simulated import writable, write_snapshot
+from flops_bytes.plan.allowance import outside_bytes
 from flops_bytes.plan.options import read_gpu, read_options
-from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 from flops_bytes.time.gpus import BESIDE_TENSORS_SHARE, Gpu
 

@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import doctest
-from importlib import import_module
 from types import FunctionType, ModuleType
 
 import pytest
 
 import flops_bytes
+import flops_bytes.plan as planner
+from flops_bytes.counting import count, ranks
+from flops_bytes.memory import adapters, allocator, formulas, optimizers
+from flops_bytes.model import config, flops, shapes, stack, tokens
+from flops_bytes.parallel import sharding
+from flops_bytes.serve import inference
+from flops_bytes.tools import watch
 
-MODULES = (
-    "counting.count",
-    "counting.ranks",
-    "memory.adapters",
-    "memory.allocator",
-    "memory.formulas",
-    "memory.optimizers",
-    "model.config",
-    "model.flops",
-    "model.shapes",
-    "model.stack",
-    "model.tokens",
-    "parallel.sharding",
-    "plan",
-    "serve.inference",
-    "tools.watch",
-)
-FORMULAS = ("memory.adapters", "memory.optimizers", "model.flops", "model.tokens")  # with an example of each
+EACH = (adapters, flops, optimizers, tokens)  # whose functions have an example each
+SOME = (allocator, config, count, formulas, inference, planner, ranks, shapes, sharding, stack, watch)
 
 
-def imported(name: str) -> ModuleType:
-    return import_module(f"flops_bytes.{name}")
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_give_what_they_say(name: str) -> None:
-    failed, attempted = doctest.testmod(imported(name))
+@pytest.mark.parametrize("module", (*EACH, *SOME), ids=lambda module: module.__name__)
+def test_examples_give_what_they_say(module: ModuleType) -> None:
+    failed, attempted = doctest.testmod(module)
     assert attempted and not failed
 
 
 def test_whatever_is_promised_has_an_example() -> None:
     """But for two modules, whose docstrings are a part of what they print: the page on the library has theirs."""
     named = [getattr(flops_bytes, name) for name in flops_bytes.__all__ if name not in flops_bytes.MODULES]
-    named += [getattr(imported("plan"), name) for name in imported("plan").__all__]
+    named += [planner.plan, planner.plan_exactly]
     named += [
         each
-        for module in map(imported, FORMULAS)
+        for module in EACH
         for each in vars(module).values()
         if isinstance(each, FunctionType) and each.__module__ == module.__name__
     ]
