@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.book import Book, LedgerError, Problem, explain
-from ledger.carry import carry
+from ledger.carry import TAKEN, Allowed, carry
 from ledger.compare import compare, disagreements
 from ledger.judge import judge
 from ledger.measure import Measurement, read_or_none
@@ -157,17 +157,12 @@ def _compare(book: Book, options: argparse.Namespace) -> int:
 
 
 def _carry(book: Book, options: argparse.Namespace) -> int:
-    how = {
-        "renamed": options.rename,
-        "rounded": options.round,
-        "silent": options.silent,
-        "counted": options.counted,
-        "printed": options.printed,
-        "gone": options.gone,
-        "was": options.was,
-        "time_limit": options.time_limit,
-    }
-    for line in carry(book, options.snippets, options.device, **how):
+    taken = {option: getattr(options, option) for option in TAKEN}
+    try:
+        allowed = Allowed.read(options.rename, options.round, options.was, **taken)
+    except ValueError as error:
+        raise LedgerError([Problem(book.snippets, 0, str(error))]) from None
+    for line in carry(book, options.snippets, allowed, options.device, options.time_limit):
         print(line, flush=True)
     return 0
 

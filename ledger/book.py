@@ -76,12 +76,18 @@ class Book:
         """What snippets share: a package."""
         return self.root / "flops_bytes"
 
+    @cached_property
+    def packages(self) -> tuple[Path, Path]:
+        """What a page's notebook can install: the library, and the texts and recordings that pages work on."""
+        return self.library, self.root / "flops_bytes_data"
+
     def code(self) -> list[Path]:
-        """The files that snippets consist of: they, the library, the data that lie beside each, and
+        """The files that snippets consist of: they, the packages, the data that lie beside each, and
         published ones with what reads them."""
         published = self.root.joinpath(PUBLISHED).rglob("[!.]*.*")
         readers = self.root.joinpath("published").rglob("[!.]*.py")
-        files = [*self.snippets.rglob("[!.]*.*"), *self.library.rglob("[!.]*.*"), *readers, *published]
+        own = [path for folder in (self.snippets, *self.packages) for path in folder.rglob("[!.]*.*")]
+        files = [*own, *readers, *published]
         return sorted(path for path in files if "__pycache__" not in path.parts)
 
     @cached_property

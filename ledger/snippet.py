@@ -22,7 +22,8 @@ from ledger.units import unit_of
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
 METADATA = re.compile(r"(?m)^# /// (?P<kind>script|ledger)$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
 LIBRARY = "flops_bytes"  # the package beside snippets/ that they share
-PACKAGES = (LIBRARY, "published")  # the other reads what others measured, and is no part of a reader's installation
+# Beside it: what pages work on, and what reads others' measurements, which is no part of a reader's installation
+PACKAGES = (LIBRARY, "flops_bytes_data", "published")
 SETTINGS = {"unhashed": list, "data": list}  # what [tool.ledger] may say, and as what
 SLOW = "slow"  # the folder of those that take minutes
 TIME_LIMIT_SECONDS = 120.0

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from flops_bytes.memory.allocator import Settings
 from flops_bytes.memory.first_steps import Steps, replay
 from flops_bytes.plan import stacks
+from flops_bytes.plan.allowance import outside_bytes
 from flops_bytes.plan.meters import (
     DIES,
     LIFE,
@@ -33,7 +34,6 @@ from flops_bytes.plan.meters import (
     runs_of,
 )
 from flops_bytes.plan.options import read_gpu, read_options
-from flops_bytes.plan.outside import outside_bytes
 from published.readings import (
     GIB,
     Compared,

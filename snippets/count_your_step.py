@@ -26,9 +26,10 @@ from flops_bytes.counting.count import count, fit
 from flops_bytes.counting.counted import Counted
 from flops_bytes.counting.ranks import count_ranks
 from flops_bytes.parallel.sharding import fsdp_payload, ring_bytes
-from flops_bytes.tools import compare, step_memory
+from flops_bytes.tools import compare
 from flops_bytes.tools.snapshot import Life, follow, line_of, read
 from flops_bytes.tools.watch import watch
+from flops_bytes_data import step_memory
 
 
 # --8<-- [start:make]

@@ -14,7 +14,7 @@ from torch import nn
 
 from flops_bytes import count, fit, kernels, plan
 from flops_bytes.tools.snapshot import read, report
-from flops_bytes.tools.step_memory import write_snapshot
+from flops_bytes_data.step_memory import write_snapshot
 
 # --8<-- [start:plan]
 answer = plan(model="llama-3-8b", gpu="H100 SXM", gpus=8, tokens="100B", price="$2.5")

@@ -31,7 +31,7 @@ from flops_bytes.tools.snapshot import (
     read,
     report,
 )
-from flops_bytes.tools.step_memory import LIMIT_BYTES, recorded, write_snapshot
+from flops_bytes_data.step_memory import LIMIT_BYTES, recorded, write_snapshot
 from published.replay import History, begun, closed_loop, one_ahead, read_histories
 
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)

@@ -32,7 +32,7 @@ from ledger.site.comments import without
 from ledger.site.includes import embedded_in
 from ledger.site.notebook import set_up
 from ledger.site.quote import Source, open_source
-from ledger.site.wheel import build_wheel
+from ledger.site.wheel import build_wheels
 from tests.blocks import run_blocks
 from tests.conftest import ROOT
 
@@ -100,7 +100,7 @@ def pytest_markdown_docs_markdown_it() -> Reader:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Pages alone: docstrings hold no code, and looking for it imports and walks all modules of all libraries."""
+    """Pages alone: test_examples.py runs docstrings, and to look for them here walks all modules of all libraries."""
     found = yield
     return [collector for collector in found if not isinstance(collector, MarkdownDocstringCodeModule)]
 
@@ -176,14 +176,13 @@ class Session:
 
 @cache
 def library() -> Path:
-    """A folder with the library, as its wheel holds it: what the first cell of a notebook installs."""
+    """A folder with the book's packages, as their wheels hold them: what first cells of notebooks install."""
     folder = Path(tempfile.mkdtemp(prefix="library-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    wheel = build_wheel(Book(OWN), folder)
-    assert wheel
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder, [name for name in archive.namelist() if ".dist-info/" not in name])
-    wheel.unlink()
+    for wheel in build_wheels(Book(OWN), folder).values():
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder, [name for name in archive.namelist() if ".dist-info/" not in name])
+        wheel.unlink()
     return folder
 
 
@@ -191,7 +190,7 @@ def write_files(page: Path, folder: Path) -> None:
     """The files of the book that a page's notebook writes beside itself."""
     chapter = Chapter.read(page)
     code = "\n\n".join(expand(fence) for fence in chapter.fences if fence.language == "python")
-    for cell in set_up(Book(ROOT), code, {ROOT / path for path in embedded_in(page)}, library=""):
+    for cell in set_up(Book(ROOT), code, {ROOT / path for path in embedded_in(page)}, wheels={}):
         first, _, text = "".join(cell["source"]).partition("\n")
         if first.startswith(WRITE_FILE):
             (folder / first.removeprefix(WRITE_FILE)).write_text(text + "\n", encoding="utf-8")

@@ -32,7 +32,7 @@ from ledger.run import run
 from ledger.site.bind import CHROMIUM, FLAGS
 from ledger.site.bundle import Texts, bundle
 from ledger.site.check import configured_device
-from ledger.snippet import Snippet
+from ledger.snippet import PACKAGES, Snippet
 from ledger.units import is_device_value, is_share_of_peak
 from tests.draw import ALL
 
@@ -188,13 +188,6 @@ def site(shared: Shared) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def wheel(site: Path) -> Path:
-    """The library's wheel, as the site serves it."""
-    (path,) = (site / "downloads").glob("*.whl")
-    return path
-
-
 def build(root: Path, folder: Path, url: str) -> None:
     """The whole site of the book at root, in both languages, for that address."""
     chinese = folder.with_name(f"{folder.name}-zh")  # the English build empties its folder first
@@ -254,7 +247,7 @@ def book_of_few(root: Path, stems: set[str]) -> None:
         ROOT / "docs", root / "docs", symlinks=True, ignore=shutil.ignore_patterns("labs", "*.ipynb", *unwanted)
     )
     shutil.copytree(ROOT / "measurements", root / "measurements")
-    for name in ("ledger", "planner", "snippets", "flops_bytes", "published", "figures", "pyproject.toml"):
+    for name in ("ledger", "planner", "snippets", *PACKAGES, "figures", "pyproject.toml"):
         (root / name).symlink_to(ROOT / name)
     for name in ("mkdocs.yml", "mkdocs.zh.yml"):
         config = (ROOT / name).read_text(encoding="utf-8").partition("\nnav:")[0]

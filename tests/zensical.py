@@ -21,9 +21,10 @@ from nbclient import NotebookClient
 from ledger.book import Book
 from ledger.site.bundle import NAME, bundle
 from ledger.site.labs import parts as parts_of
+from ledger.snippet import PACKAGES
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ("docs", "figures", "flops_bytes", "ledger", "measurements", "planner", "published", "snippets")
+SOURCES = ("docs", "figures", *PACKAGES, "ledger", "measurements", "planner", "snippets")
 COPIED = (*SOURCES, "pyproject.toml", "mkdocs.yml")
 COUNTED = {
     "numbers": r"<data\b[^>]*>([^<]*)</data>",

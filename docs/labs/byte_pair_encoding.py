@@ -31,7 +31,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from flops_bytes.lessons import bpe
-from flops_bytes.lessons.parallel_text import split
+from flops_bytes_data.parallel_text import split
 
 text = {language: split(language)[0] for language in ("en", "zh")}
 held_out = {language: split(language)[1] for language in ("en", "zh")}

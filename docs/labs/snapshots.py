@@ -32,7 +32,7 @@ from tempfile import mkdtemp
 
 from flops_bytes.memory.allocator import Settings, reserved
 from flops_bytes.tools.snapshot import follow, line_of, read
-from flops_bytes.tools.step_memory import write_snapshot
+from flops_bytes_data.step_memory import write_snapshot
 
 GIB = 2**30
 path = write_snapshot("out_of_memory", Path(mkdtemp()) / "step.pickle")

@@ -36,8 +36,8 @@ from flops_bytes.counting.card import OnCard, fake_card
 from flops_bytes.counting.counted import Counted, changes, summed
 from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable, line_of
 from flops_bytes.memory.simulated import writable, write_snapshot
+from flops_bytes.plan.allowance import outside_bytes
 from flops_bytes.plan.options import read_gpu, read_options
-from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 from flops_bytes.time.gpus import BESIDE_TENSORS_SHARE, Gpu
 
@@ -78,6 +78,16 @@ def count(
     routed tokens the first expert gets, 1 to 2. `snapshot` is a file to which all blocks are written as
     torch.cuda.memory._dump_snapshot() does, and `place` where it runs, such as on a rank. Raises Uncountable, with the
     line, where the step needs numbers that nobody has computed.
+
+    >>> import torch
+    >>> from flops_bytes import count
+    >>> def step():
+    ...     layer = torch.nn.Linear(1_024, 1_024, bias=False, device="cuda")
+    ...     layer(torch.randn(8, 1_024, device="cuda")).sum().backward()
+    ...
+    >>> counted = count(step)
+    >>> counted.peak_bytes, sum(counted.flops.values())
+    (8421384, 33554432)
     """
     if snapshot:
         writable(snapshot)
@@ -209,10 +219,20 @@ def peak_of(gpu: Gpu, dtype: str) -> float | None:
 
 
 def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str | int | None) -> Fit:
-    """As the planner has it: beside the step lies what is outside PyTorch's allocator, by source.
+    """Whether a counted step fits on a card, and how long it takes there, as the planner has it.
 
-    In place of a row of the table of peaks, `card` is gpu_memory="80GB" and gpu_peak="989T"; of several GPUs, which
-    NCCL joins, it says gpus=64 too, and node_gpus where a node has not eight.
+    Beside the step lies what is outside PyTorch's allocator, by source. `gpu` is a row of the table of peaks, or None:
+    then `card` is gpu_memory="80GB" and gpu_peak="989T". Of several GPUs, which NCCL joins, it says gpus=64 too, and
+    node_gpus where a node has not eight. With `tokens`, `days` are those of a training on so many. Raises ValueError
+    for a card that is not known.
+
+    >>> import torch
+    >>> def step():
+    ...     layer = torch.nn.Linear(1_024, 1_024, bias=False, device="cuda")
+    ...     layer(torch.randn(8, 1_024, device="cuda")).sum().backward()
+    ...
+    >>> fit(count(step), "H100 SXM").fits
+    True
     """
     asked = asked_of(gpu=gpu, tokens=tokens, **card)
     row, outside = read_gpu(asked), outside_bytes(asked)

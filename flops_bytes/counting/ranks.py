@@ -104,6 +104,18 @@ def count_ranks(
     `step` is as count() has it, and `options` are count()'s. Without `ranks`, rank 0 is counted and those that do
     something else than it, which are the other stages of its pipeline. A `snapshot` is written of each rank, as
     step.rank0.pickle for step.pickle. Raises Uncountable, with the line.
+
+    >>> import torch
+    >>> import torch.distributed as dist
+    >>> from flops_bytes import count_ranks
+    >>> def step():
+    ...     dist.init_process_group()
+    ...     matrix = torch.ones(1_024, 1_024, device="cuda")
+    ...     dist.all_reduce(matrix @ matrix)
+    ...
+    >>> found = count_ranks(step, 64)
+    >>> [(each.handed_bytes, each.sent_bytes) for each in found[0].sent]
+    [(4194304, 8257536)]
     """
     asked = {0} if ranks is None else set(ranks)
     if not asked or min(asked) < 0 or max(asked) >= world:

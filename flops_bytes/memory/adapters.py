@@ -28,12 +28,24 @@ FORMATS = {
 
 
 def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -> int:
-    """Bytes of numbers of few bits, with one constant for each block of them (Dettmers et al. 2021, 2023)."""
+    """Bytes of numbers of few bits, with one constant for each block of them (Dettmers et al. 2021, 2023).
+
+    >>> quantized_bytes(4_096 * 4_096, bits=4, block=64)
+    9437184
+    """
     return int(elements * (bits / 8 + constant / block))
 
 
 def frozen_bytes(stack: Stack, width: int, base: str) -> int:
-    """Bytes of frozen weights: in 4 bits those of four_bit_parameters(), the rest in the recipe's format."""
+    """Bytes of frozen weights: in 4 bits those of four_bit_parameters(), the rest at `width` bytes each.
+
+    `base` is "4bit", "4bit-double", or another text where nothing is quantized.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> from flops_bytes.model.stack import stack_of
+    >>> frozen_bytes(stack_of(LLAMA_3_8B), width=2, base="4bit")
+    6027747328
+    """
     packed = four_bit_parameters(stack) if base in CONSTANTS else 0
     rest = sum(parameters(stack).values()) - packed
     return width * rest + quantized_bytes(packed, 4, 64, CONSTANTS.get(base, 0))

@@ -27,7 +27,14 @@ def up(size: int, step: int) -> int:
 
 
 def segment_bytes(block_bytes: int) -> int:
-    """Bytes of the segment that is asked of CUDA for a block, if no free one is large enough."""
+    """Bytes of the segment that is asked of CUDA for a block, if no free one is large enough.
+
+    A small block, of 1 MiB at most, gets 2 MiB; one below 10 MiB gets 20 MiB; a larger one its own, in steps of 2 MiB
+    (c10/cuda/CUDACachingAllocator.cpp).
+
+    >>> [segment_bytes(size) // MIB for size in (512, 3 * MIB, 33 * MIB)]
+    [2, 20, 34]
+    """
     if block_bytes <= SMALL_BYTES:
         return SMALL_SEGMENT_BYTES
     return LARGE_SEGMENT_BYTES if block_bytes < OWN_SEGMENT_BYTES else up(block_bytes, SEGMENT_STEP_BYTES)
@@ -458,6 +465,10 @@ def reserved(
     changes: in order, a storage and the bytes that it took or, negative, gave back: Trace.changes of lessons/trace.py.
     A storage that is resized gets a new block before its old one is freed, as on CUDA.
     Raises OutOfMemory with a capacity; ValueError for a storage that gives back more than it has.
+
+    >>> steps = reserved([(1, 3 * MIB), (2, 40 * MIB), (1, -3 * MIB), (3, 5 * MIB)])
+    >>> steps.peak_allocated_bytes // MIB, steps.peak_reserved_bytes // MIB
+    (45, 60)
     """
     allocator = Allocator(settings, place, capacity_bytes)
     held: dict[int, tuple[int, int]] = {}  # address and bytes, by storage

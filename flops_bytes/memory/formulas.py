@@ -28,12 +28,23 @@ RECIPES = {
 
 
 def state_bytes(parameters: int, recipe: Recipe) -> dict[str, int]:
-    """Bytes of weights, gradients, master weights and AdamW's state."""
+    """Bytes of weights, gradients, master weights and AdamW's state.
+
+    >>> state_bytes(124_439_808, RECIPES["autocast"])
+    {'weights': 497759232, 'gradients': 497759232, 'master': 0, 'optimizer': 995518464}
+    """
     return {part: each * parameters for part, each in recipe._asdict().items()}
 
 
 def cache_bytes(shape: Decoder, tokens: int, width: int = 2) -> int:
-    """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head."""
+    """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head.
+
+    `width` is the bytes of a number.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> cache_bytes(LLAMA_3_8B, tokens=8_192)  # 1 GiB
+    1073741824
+    """
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * tokens * width
 
 
@@ -57,6 +68,12 @@ def layer_bytes(
     instead of its input, each RMSNorm keeps a float32 copy of it, and its output before the weights, four bytes a
     feature more. `dropout` keeps a byte a number where the model has it: on probabilities, and in GPT-2 on what both
     halves of a layer add.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> sum(layer_bytes(GPT2_SMALL, seq_len=1_024).values())
+    25231384
+    >>> layer_bytes(GPT2_SMALL, seq_len=1_024, checkpointing="full")
+    {'input': 1572864}
     """
     tokens, wide, narrow = batch * seq_len, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     row = width * tokens  # bytes of one feature of all tokens
@@ -128,7 +145,12 @@ def activation_bytes(
 ) -> dict[str, int]:
     """Bytes that autograd keeps of the whole model, when the loss has been computed.
 
-    The logits come to stand as float32 log-probabilities, whatever the activations are; 4 bytes count the targets.
+    `width` is the bytes of one activation; `fused` and `checkpointing` are as in layer_bytes(). The logits come to
+    stand as float32 log-probabilities, whatever the activations are; 4 bytes count the targets.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> activation_bytes(GPT2_SMALL, seq_len=1_024, batch=8)["layers"]
+    2422210848
     """
     tokens = batch * seq_len
     kept = layer_bytes(shape, seq_len, batch, width, fused, checkpointing)
@@ -142,5 +164,10 @@ def activation_bytes(
 
 
 def logits_bytes(shape: Decoder, tokens: int) -> dict[str, int]:
-    """Bytes of the logits at the backward pass's first moment: three times float32, where most steps peak."""
+    """Bytes of the logits at the backward pass's first moment: three times float32, where most steps peak.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> sum(logits_bytes(GPT2_SMALL, tokens=8 * 1_024).values())
+    4940464128
+    """
     return dict.fromkeys(("log_probabilities", "their_gradient", "logits_gradient"), 4 * tokens * shape.vocab)

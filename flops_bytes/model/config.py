@@ -672,9 +672,15 @@ def is_read(config: Mapping[str, Any]) -> bool:
 
 
 def read_stack(config: Mapping[str, Any]) -> Stack:
-    """The decoder that a Hugging Face configuration describes.
+    """The decoder that a Hugging Face configuration (config.json, as a dictionary) describes.
 
     Raises ValueError, by key, for what is missing and for what would change its shape and is not known here.
+
+    >>> from flops_bytes.model.stack import parameters
+    >>> config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256}
+    >>> config |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+    >>> sum(parameters(read_stack(config)).values())
+    8030261248
     """
     own = decoder_of(config)
     kind = own.get("model_type")

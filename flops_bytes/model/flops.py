@@ -15,9 +15,15 @@ def forward_flops(
     batch: int = 1,
     causal: bool = False,
 ) -> dict[str, int]:
-    """FLOPs of a forward pass by component; a product (m × n)(n × p) takes 2mnp.
+    """FLOPs of a forward pass over `batch` sequences of `seq_len` tokens, by component.
 
-    Attention over all T² pairs of tokens; with `causal`, over T(T + 1)/2.
+    A product (m × n)(n × p) takes 2mnp. Attention over all T² pairs of tokens; with `causal`, over T(T + 1)/2.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> forward_flops(GPT2_SMALL, seq_len=1_024)["head"]
+    79047426048
+    >>> sum(forward_flops(GPT2_SMALL, seq_len=1_024).values())
+    291648307200
     """
     d, L, wide = shape.d_model, shape.layers, shape.heads * shape.head_dim
     tokens = batch * seq_len
@@ -40,6 +46,10 @@ def backward_flops(
     """FLOPs of one backward pass by component: each product needs two, for the gradients of its two factors.
 
     Fused attention makes its scores again (Dao et al. 2022): three products stand there, two with the values.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> sum(backward_flops(GPT2_SMALL, seq_len=1_024, fused=False).values())  # twice the forward pass
+    583296614400
     """
     forward = forward_flops(shape, seq_len, batch, causal)
     return {part: (3 if fused and part == "scores" else 2) * flops for part, flops in forward.items()}
@@ -60,6 +70,10 @@ def recompute_flops(
     "full": all layers, or `every` second, or third; "selective": attention's products alone (Korthikanti et al. 2022);
     "per-op": see recomputed_matmuls(); "none". With `early_stop`, as PyTorch has it unless it is told
     set_checkpoint_early_stop(False), the matmul at the end is not made again, whose result nobody needs.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> sum(recompute_flops(GPT2_SMALL, seq_len=1_024).values())  # a forward pass without its head
+    212600881152
     """
     forward = forward_flops(shape, seq_len, batch, causal)
     again = dict.fromkeys(forward, 0)
@@ -83,21 +97,41 @@ def recompute_flops(
 
 
 def six_n_d_flops(parameters: float, tokens: float) -> float:
-    """FLOPs of training without attention's: 6ND (Kaplan et al. 2020, whose N leaves the embeddings out)."""
+    """FLOPs of training without attention's: 6ND (Kaplan et al. 2020, whose N leaves the embeddings out).
+
+    >>> six_n_d_flops(parameters=8_000_000_000, tokens=15_000_000_000_000)
+    720000000000000000000000
+    """
     return 6 * parameters * tokens
 
 
 def palm_flops(shape: Decoder, parameters: float, tokens: float, seq_len: int) -> float:
-    """FLOPs of training: 6N + 12LHQT a token, over all pairs (Chowdhery et al. 2022, appendix B)."""
+    """FLOPs of training: 6N + 12LHQT a token, over all pairs (Chowdhery et al. 2022, appendix B).
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> palm_flops(GPT2_SMALL, parameters=124_439_808, tokens=1, seq_len=1_024)
+    859885056
+    """
     return (6 * parameters + 12 * shape.layers * shape.heads * shape.head_dim * seq_len) * tokens
 
 
 def megatron_flops(shape: Decoder, tokens: float, seq_len: int) -> float:
-    """FLOPs of GPT-3's shape (G = H, HQ = d, f = 4d): 72BsLh²(1 + s/6h + V/12Lh) (Korthikanti et al. 2022)."""
+    """FLOPs of training GPT-3's shape (G = H, HQ = d, f = 4d): 72BsLh²(1 + s/6h + V/12Lh) (Korthikanti et al. 2022).
+
+    `tokens` are Bs, those of a step or of a whole training.
+
+    >>> from flops_bytes.model.shapes import gpt2
+    >>> round(megatron_flops(gpt2(12_288, layers=96, heads=96), tokens=1, seq_len=2_048))
+    1076373430272
+    """
     L, h = shape.layers, shape.d_model
     return 72 * tokens * L * h**2 * (1 + seq_len / (6 * h) + shape.vocab / (12 * L * h))
 
 
 def training_seconds(flops: float, gpus: int, peak_flop_per_second: float, mfu: float) -> float:
-    """Seconds for so many FLOPs on so many GPUs, each at the share `mfu` of its peak."""
+    """Seconds for so many FLOPs on so many GPUs, each at the share `mfu` of its peak.
+
+    >>> training_seconds(4e21, gpus=1_000, peak_flop_per_second=1e15, mfu=0.4)
+    10000.0
+    """
     return flops / (gpus * peak_flop_per_second * mfu)

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Decoder:
-    """The shape of a decoder-only transformer, from which all counts follow."""
+    """The shape of a decoder-only transformer, from which all counts follow.
+
+    GPT2_SMALL, LLAMA_3_8B and others below are shapes that people train.
+
+    >>> shape = Decoder(layers=2, d_model=64, heads=4, kv_heads=2, head_dim=16, d_ff=256, vocab=1_000)
+    >>> sum(parameters(shape).values())
+    251200
+    """
 
     layers: int  # L
     d_model: int  # d
@@ -28,7 +35,13 @@ class Decoder:
 
 
 def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
-    """Parameters by component; with `active`, those that one token passes through."""
+    """Parameters by component; with `active`, those that one token passes through, of experts a few.
+
+    >>> sum(parameters(GPT2_SMALL).values())
+    124439808
+    >>> sum(parameters(MIXTRAL_8X7B).values()), sum(parameters(MIXTRAL_8X7B, active=True).values())
+    (46702792704, 12879925248)
+    """
     d, f, L, V = shape.d_model, shape.d_ff, shape.layers, shape.vocab
     wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     bias, norm, matrices = int(shape.biases), d * (1 + shape.norm_shift), 2 + shape.gated
@@ -55,7 +68,11 @@ class Matmul(NamedTuple):
 
 
 def matmuls(shape: Decoder) -> list[Matmul]:
-    """Those of a dense layer with its weights, in their order; a GPT-2 makes queries, keys and values in one."""
+    """The matmuls of a dense layer with its weights, in their order; a GPT-2 makes queries, keys and values in one.
+
+    >>> [(each.inputs, each.outputs) for each in matmuls(GPT2_SMALL)]
+    [(768, 2304), (768, 768), (768, 3072), (3072, 768)]
+    """
     d, f, wide, narrow = shape.d_model, shape.d_ff, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     sizes = (wide + 2 * narrow,) if shape.positions else (wide, narrow, narrow)
     qkv = [Matmul("qkv", d, outputs, shape.biases or shape.qkv_biases) for outputs in sizes]
@@ -98,6 +115,11 @@ def saves_last(shape: Decoder) -> bool:
 
 
 def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
+    """The shape of a GPT-2: tied embeddings, learned positions, biases, an MLP of 4d, 50,257 tokens.
+
+    >>> sum(parameters(gpt2(d_model=1_600, layers=48, heads=25)).values())  # GPT-2 XL
+    1557611200
+    """
     return Decoder(
         layers=layers,
         d_model=d_model,
@@ -115,6 +137,11 @@ def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
 
 
 def llama(d_model: int, layers: int, heads: int, d_ff: int, head_dim: int = 128, tied: bool = False) -> Decoder:
+    """The shape of a Llama 3: 8 key-value heads, a gated MLP, RoPE, 128,256 tokens.
+
+    >>> sum(parameters(llama(8_192, layers=80, heads=64, d_ff=28_672)).values())  # Llama 3 70B
+    70553706496
+    """
     return Decoder(
         layers=layers,
         d_model=d_model,

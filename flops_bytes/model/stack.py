@@ -42,6 +42,9 @@ def pairs(seq_len: int, window: int = 0, chunked: bool = False, causal: bool = T
 
     A token attends to `window` tokens, itself the last of them, or with 0 to all before it; if `chunked`, to those of
     its own chunk of so many. Not `causal`: as papers count, with as many tokens whether they come before it or not.
+
+    >>> pairs(1_024, causal=False), pairs(1_024), pairs(1_024, window=256)
+    (1048576, 524800, 229504)
     """
     if not window or window >= seq_len:
         return causal_pairs(seq_len) if causal else seq_len**2
@@ -328,7 +331,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Stack:
-    """A decoder: an embedding, layers, a norm and a head."""
+    """A decoder: an embedding, layers, a norm and a head. `read_stack` reads one from a config.json.
+
+    >>> from flops_bytes.model.shapes import GPT2_SMALL
+    >>> model = stack_of(GPT2_SMALL)
+    >>> model.depth, sum(parameters(model).values())
+    (12, 124439808)
+    """
 
     d_model: int  # d
     vocab: int  # V
@@ -347,7 +356,12 @@ class Stack:
 
 
 def stack_of(shape: Decoder) -> Stack:
-    """A decoder whose layers are all alike, as a stack."""
+    """A decoder whose layers are all alike, as a stack.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> sum(parameters(stack_of(LLAMA_3_8B)).values())
+    8030261248
+    """
     mixer = Attention(
         shape.heads,
         shape.kv_heads,
@@ -417,7 +431,13 @@ PARTS = ("attention", "indexer", "convolution", "mlp", "experts", "shared_expert
 
 
 def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
-    """Parameters by component; with `active`, those that one token passes through. Without predicting layers."""
+    """Parameters by component; with `active`, those that one token passes through. Without predicting layers.
+
+    >>> from flops_bytes.model.shapes import MIXTRAL_8X7B
+    >>> model = stack_of(MIXTRAL_8X7B)
+    >>> sum(parameters(model).values()), sum(parameters(model, active=True).values())
+    (46702792704, 12879925248)
+    """
     d = stack.d_model
     of_parts = dict.fromkeys(PARTS, 0)
     vectors = d  # The last norm has d parameters.
@@ -433,7 +453,12 @@ def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
 
 
 def four_bit_parameters(stack: Stack) -> int:
-    """Parameters that a base in 4 bits stores in 4 bits: all matrices of the layers but routers."""
+    """Parameters that a base in 4 bits stores in 4 bits: all matrices of the layers but routers.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> four_bit_parameters(stack_of(LLAMA_3_8B))
+    6979321856
+    """
     return sum(
         times * matrix.per_layer * matrix.inputs * matrix.outputs
         for layer, times in stack.layers
@@ -443,7 +468,12 @@ def four_bit_parameters(stack: Stack) -> int:
 
 
 def largest_layer_parameters(stack: Stack) -> int:
-    """Parameters of the largest layer, with all of its experts: ZeRO-3 gathers a layer as a whole."""
+    """Parameters of the largest layer, with all of its experts: ZeRO-3 gathers a layer as a whole.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> largest_layer_parameters(stack_of(LLAMA_3_8B))
+    218112000
+    """
     of_norm = stack.d_model * (1 + stack.norm_shift)
     return max(
         sum(matrix.parameters() for matrix in matrices(stack, layer)) + layer.norms * of_norm + layer.mixer.vectors()
@@ -465,7 +495,12 @@ def mtp_parameters(stack: Stack, active: bool = False) -> int:
 
 
 def forward_flops(stack: Stack, seq_len: int, batch: int = 1, causal: bool = False) -> dict[str, int]:
-    """FLOPs of a forward pass by component: scores between all pairs of tokens, or, `causal`, those the mask leaves."""
+    """FLOPs of a forward pass by component: scores between all pairs of tokens, or, `causal`, those the mask leaves.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> sum(forward_flops(stack_of(LLAMA_3_8B), seq_len=8_192, causal=True).values())
+    140550657277952
+    """
     flops = dict.fromkeys((*PARTS, "index", "scores", "values", "state"), 0)
     tokens = batch * seq_len
     for layer, times in stack.layers:
@@ -484,13 +519,24 @@ def backward_flops(
 
     Of linear attention as many are counted, though its kernels make more of it again; of an indexer too, which
     DeepSeek trains, and transformers' module does not.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> sum(backward_flops(stack_of(LLAMA_3_8B), seq_len=8_192, causal=True).values())
+    289898481319936
     """
     forward = forward_flops(stack, seq_len, batch, causal)
     return {part: (3 if fused and part == "scores" else 2) * flops for part, flops in forward.items()}
 
 
 def cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
-    """Bytes that a sequence of so many tokens keeps: keys and values, or latents; and states, however long it is."""
+    """Bytes that a sequence of so many tokens keeps: keys and values, or latents; and states, however long it is.
+
+    `width` is the bytes of a number of the cache; states are kept in 2 bytes at least.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> cache_bytes(stack_of(LLAMA_3_8B), tokens=8_192)  # 1 GiB
+    1073741824
+    """
     return sum(
         times * (width * mixer.cached_numbers(tokens) + mixer.state_bytes(max(width, 2)))
         for mixer, times in stack.mixers()
@@ -505,7 +551,12 @@ def expanded_cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
 
 
 def read_parameters(stack: Stack, users: int = 1) -> float:
-    """Parameters that a decoding step reads: of experts those that a user is sent to, all as likely; no table."""
+    """Parameters that a decoding step reads: of experts those that a user is sent to, all as likely; no table.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> read_parameters(stack_of(LLAMA_3_8B))  # all but the embedding's table
+    7504924672.0
+    """
     tables = (stack.positions + (0 if stack.tied else stack.vocab)) * stack.d_model
     read = float(sum(parameters(stack).values()) - tables)
     for layer, times in stack.layers:
@@ -517,7 +568,12 @@ def read_parameters(stack: Stack, users: int = 1) -> float:
 
 
 def weights_bytes(stack: Stack, bits: float = 16, end_bits: float = 0) -> float:
-    """Bytes of all weights; `end_bits` of a weight of embedding and head, 0: as of the others."""
+    """Bytes of all weights; `end_bits` of a weight of embedding and head, 0: as of the others.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> weights_bytes(stack_of(LLAMA_3_8B)), weights_bytes(stack_of(LLAMA_3_8B), bits=4, end_bits=16)
+    (16060522496.0, 5591140352.0)
+    """
     count = parameters(stack)
     ends = count["embedding"] + count["head"] + count.get("positions", 0)
     return (sum(count.values()) * bits + ends * ((end_bits or bits) - bits)) / 8
@@ -526,7 +582,15 @@ def weights_bytes(stack: Stack, bits: float = 16, end_bits: float = 0) -> float:
 def decode_bytes(
     stack: Stack, users: int, context: int, bits: float = 16, width: int = 2, end_bits: float = 0
 ) -> float:
-    """Bytes that a step reads: the weights once, each user's own cache, and states, which it writes too."""
+    """Bytes that a decoding step reads: the weights once, each user's own cache, and states, which it writes too.
+
+    Each of `users` has `context` tokens in the cache, of `width` bytes a number. A weight has `bits`; one of embedding
+    and head has `end_bits`, or `bits` where that is 0.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> decode_bytes(stack_of(LLAMA_3_8B), users=1, context=8_192)
+    16083591168.0
+    """
     more = stack.vocab * stack.d_model * ((end_bits or bits) - bits)
     of_user = sum(
         times * (width * mixer.cached_numbers_read(context) + 2 * mixer.state_bytes(max(width, 2)))
@@ -536,7 +600,12 @@ def decode_bytes(
 
 
 def decode_flops(stack: Stack, users: int, context: int, absorbed: bool = True) -> int:
-    """FLOPs of a step: each user's new token sees `context`, itself too. For `absorbed` see Latent."""
+    """FLOPs of a decoding step: each user's new token sees `context`, itself too. For `absorbed` see LatentAttention.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> decode_flops(stack_of(LLAMA_3_8B), users=1, context=8_192)
+    19304284160
+    """
     with_weights = sum(
         times * sum(matrix.flops(1) for matrix in matrices(stack, layer)) for layer, times in stack.layers
     )
@@ -545,6 +614,11 @@ def decode_flops(stack: Stack, users: int, context: int, absorbed: bool = True) 
 
 
 def prefill_flops(stack: Stack, prompt: int, users: int = 1) -> int:
-    """FLOPs of a prompt through all layers, causal, and of its last token's logits."""
+    """FLOPs of a prompt through all layers, causal, and of its last token's logits.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> prefill_flops(stack_of(LLAMA_3_8B), prompt=8_192)
+    131944593489920
+    """
     flops = forward_flops(stack, prompt, users, causal=True)
     return sum(flops.values()) - flops["head"] + flops["head"] // prompt

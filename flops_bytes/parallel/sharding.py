@@ -22,6 +22,9 @@ def zero_stage_bytes(parameters: float, ranks: int, stage: int) -> dict[str, flo
     """Bytes that one of n ranks holds, by what they are; a higher stage shards more.
 
     Stage 0 shards nothing, 1 the optimizer's state, 2 also gradients, 3 also weights.
+
+    >>> zero_stage_bytes(1_000_000, ranks=4, stage=2)
+    {'state': 2000000.0, 'gradients': 1000000.0, 'weights': 4000000.0}
     """
     return {
         "state": STATE_BYTES * parameters / (ranks if stage >= 1 else 1),
@@ -31,7 +34,11 @@ def zero_stage_bytes(parameters: float, ranks: int, stage: int) -> dict[str, flo
 
 
 def shard_numbers(shape: tuple[int, ...], ranks: int) -> int:
-    """What a rank holds of a tensor cut along its first dimension, padded."""
+    """What a rank holds of a tensor cut along its first dimension, padded.
+
+    >>> shard_numbers((50_257, 768), ranks=8)  # of 6,283 rows: the last rank's are padded
+    4825344
+    """
     rows, *rest = shape
     return ceil(rows / ranks) * prod(rest)
 
@@ -53,17 +60,28 @@ def ring_bytes(payload_bytes: float, ranks: int, collective: str) -> float:
     """Bytes that each rank sends, and receives, on a ring of n.
 
     The payload is the whole tensor: what is reduced, or what is there once gathered.
+
+    >>> ring_bytes(4 * 124_439_808, ranks=8, collective="allreduce")
+    871078656.0
     """
     return ROUNDS[collective] * payload_bytes * (ranks - 1) / ranks
 
 
 def ddp_payload(numbers: int) -> dict[str, int]:
-    """Bytes handed to the collectives of a step of DDP, gradients in float32."""
+    """Bytes handed to the collectives of a step of DDP, gradients in float32.
+
+    >>> ddp_payload(124_439_808)
+    {'allreduce': 497759232}
+    """
     return {"allreduce": GRADIENT_BYTES * numbers}
 
 
 def zero_payload(numbers: int) -> dict[str, int]:
-    """The same with ZeroRedundancyOptimizer: a rank broadcasts what it has updated."""
+    """Bytes handed to the collectives of a step with ZeroRedundancyOptimizer: a rank broadcasts what it has updated.
+
+    >>> zero_payload(124_439_808)
+    {'allreduce': 497759232, 'broadcast': 497759232}
+    """
     return ddp_payload(numbers) | {"broadcast": WEIGHT_BYTES * numbers}
 
 
@@ -74,9 +92,13 @@ def fsdp_payload(
     gather_bytes: int = WEIGHT_BYTES,
     reduce_bytes: int = GRADIENT_BYTES,
 ) -> dict[str, int]:
-    """The same of FSDP2. Numbers are padded: of all blocks, and of the root's group.
+    """Bytes handed to the collectives of a step of FSDP2; `blocks` and `root` are the padded numbers of its groups.
 
-    The root's group is gathered once: it is not resharded between forward and backward.
+    The root's group is gathered once: it is not resharded between forward and backward. With `reshard`, blocks are
+    gathered twice. A number is gathered in `gather_bytes` and reduced in `reduce_bytes`.
+
+    >>> fsdp_payload(blocks=85_054_464, root=39_385_344)
+    {'allgather': 837977088, 'reduce_scatter': 497759232}
     """
     gathered = (2 if reshard else 1) * blocks + root
     return {
@@ -92,6 +114,9 @@ def fsdp_peak_bytes(
 
     Weights and state are in float32. The root's gradients are there twice, whole: as
     they were made, in the type of the products, and as they are sent.
+
+    >>> fsdp_peak_bytes(blocks=85_054_464, root=39_385_344, ranks=8)
+    {'state': 186659712.0, 'gradients': 42527232.0, 'whole': 236312064}
     """
     return {
         "state": (WEIGHT_BYTES + STATE_BYTES) * (blocks + root) / ranks,
@@ -224,6 +249,11 @@ def sent_parts(
     Gradients are summed once a step, or, if they are sharded, once a micro-batch. Stages 1 and 2 then gather the new
     weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). Of
     adapters so many parameters are `trained`, in float32.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> from flops_bytes.model.stack import stack_of
+    >>> sent_parts(stack_of(LLAMA_3_8B), "bf16", gpus=8, zero=1)
+    {'reduced': 14052957184.0, 'gathered': 14052957184.0}
     """
     counts, width = parameters(stack), 4 if recipe == "fp32" else 2
     total, each = sum(counts.values()), RECIPES["fp32" if trained else recipe]
@@ -243,7 +273,13 @@ def sent_parts(
 
 
 def wire_bytes(stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1, **more: Any) -> float:
-    """All bytes that a GPU sends in a step."""
+    """All bytes that a GPU sends in a step; the arguments are those of sent_parts().
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> from flops_bytes.model.stack import stack_of
+    >>> wire_bytes(stack_of(LLAMA_3_8B), "bf16", gpus=8, zero=3)
+    40320193536.0
+    """
     return sum(sent_parts(stack, recipe, gpus, zero, accumulation, **more).values())
 
 

@@ -25,6 +25,13 @@ def plan(*, meters: Any = True, find: Any = False, tell: Any = None, **asked: An
     fit stand under `ways`, the fastest first, of what is not given (flops_bytes.plan.ways, of many GPUs rank_ways); of
     a layout the answer is that of the first. `tell` is called with how far that search is.
     Raises ValueError with a sentence that names the option and the mend.
+
+    >>> from flops_bytes import plan
+    >>> answer = plan(model="gpt2", gpu="H100 SXM", recipe="bf16", meters=False)
+    >>> answer["memory_bytes"]["weights"], answer["memory_bytes"]["optimizer"]
+    (248879616, 497759232)
+    >>> answer["fits"]
+    True
     """
     from flops_bytes.plan import parallel, rl, stacks
 
@@ -115,6 +122,9 @@ def plan_exactly(**asked: Any) -> dict[str, Any]:
     """What training or serving takes: what is not given has the default of its option (OPTIONS), and nothing is chosen.
 
     Raises ValueError with a sentence that names the option and the mend.
+
+    >>> plan_exactly(model="gpt2", gpu="T4")["parameters"]["total"]
+    124439808
     """
     from flops_bytes.plan import stacks
 

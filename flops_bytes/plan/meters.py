@@ -11,9 +11,9 @@ from flops_bytes.memory.first_steps import Replay, Run, Sharding, Steps, replay,
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.shapes import quoted
 from flops_bytes.parallel.sharding import gathered_width
+from flops_bytes.plan.allowance import lines_outside, outside_bytes
 from flops_bytes.plan.evidence import MISSES, ON_PAPER
 from flops_bytes.plan.model import Model
-from flops_bytes.plan.outside import lines_outside, outside_bytes
 from flops_bytes.plan.software import Moments, gathers_weights, is_deepspeed
 from flops_bytes.plan.training import (
     bytes_by_moment,

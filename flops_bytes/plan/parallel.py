@@ -37,6 +37,7 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.parallel.rank_steps import lines_at_peak
 from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
+from flops_bytes.plan.allowance import outside_bytes
 from flops_bytes.plan.meters import life_of, meters_of
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
@@ -48,7 +49,6 @@ from flops_bytes.plan.options import (
     read_option,
     read_options,
 )
-from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import steps_like
 from flops_bytes.plan.training import adapters_of_options, card_format, cost, why_not_derived
 from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS

@@ -17,10 +17,10 @@ from flops_bytes.model.stack import (
     weights_bytes,
     with_shared_heads,
 )
+from flops_bytes.plan.allowance import outside_bytes
 from flops_bytes.plan.evidence import verdict
 from flops_bytes.plan.model import Model, parameter_totals
 from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu
-from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.serve.inference import Server, bits_per_weight, largest
 
 WEIGHT_BITS = {"16bit": 16.0, "8bit": 8.0, "4bit": bits_per_weight(4, group=32, group_bits=16)}

@@ -30,10 +30,10 @@ from flops_bytes.model.flops import training_seconds
 from flops_bytes.model.shapes import Decoder, tensors
 from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, four_bit_parameters, parameters
 from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_moments, waiting_seconds
+from flops_bytes.plan.allowance import outside_bytes
 from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
 from flops_bytes.plan.model import Model, parameter_totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text
-from flops_bytes.plan.outside import outside_bytes
 from flops_bytes.plan.published_runs import BATCHES, steps_like
 from flops_bytes.plan.software import (
     Moments,

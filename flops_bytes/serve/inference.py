@@ -33,12 +33,19 @@ def latent_cache_bytes(
     """Bytes of so many tokens' cache: a latent and a rotated key a layer, for all heads.
 
     DeepSeek-V2 (arXiv 2405.04434), section 2.1; 512 and 64 numbers in V2 and V3.
+
+    >>> latent_cache_bytes(layers=61, kv_lora_rank=512, rope_dim=64, tokens=1)
+    70272
     """
     return layers * (kv_lora_rank + rope_dim) * tokens * width
 
 
 def bits_per_weight(bits: float, group: int = 0, group_bits: int = 0) -> float:
-    """Bits of a quantized weight, and its share of its group's scale and zero point."""
+    """Bits of a quantized weight, and its share of its group's scale and zero point.
+
+    >>> bits_per_weight(4, group=128, group_bits=16 + 16)
+    4.25
+    """
     return bits + (group_bits / group if group else 0)
 
 
@@ -55,6 +62,10 @@ def read_parameters(shape: Decoder, users: int = 1) -> float:
     """Parameters that a decoding step reads: all but tables for looking tokens up.
 
     Of a layer's experts, those that at least one user is sent to, all being as likely.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> read_parameters(LLAMA_3_8B)
+    7504924672.0
     """
     count = parameters(shape)
     unread_parameters = count["positions"] + (0 if shape.tied else count["embedding"])
@@ -64,7 +75,12 @@ def read_parameters(shape: Decoder, users: int = 1) -> float:
 
 
 def weights_bytes(shape: Decoder, bits: float = 16, end_bits: float = 0) -> float:
-    """Bytes of all weights; what is quantized are mostly the matrices of the layers."""
+    """Bytes of all weights; what is quantized are mostly the matrices of the layers.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> weights_bytes(LLAMA_3_8B)
+    16060522496.0
+    """
     count = parameters(shape)
     end_parameters = count["embedding"] + count["positions"] + count["head"]
     extra_bits = end_parameters * ((end_bits or bits) - bits)
@@ -72,7 +88,12 @@ def weights_bytes(shape: Decoder, bits: float = 16, end_bits: float = 0) -> floa
 
 
 def read_bytes(shape: Decoder, users: int = 1, bits: float = 16, end_bits: float = 0) -> float:
-    """Bytes of the weights that a step reads: of the ends, the head alone."""
+    """Bytes of the weights that a step reads: of the ends, the head alone.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> read_bytes(LLAMA_3_8B, bits=8)
+    7504924672.0
+    """
     extra_bits = shape.vocab * shape.d_model * ((end_bits or bits) - bits)
     return read_parameters(shape, users) * bits / 8 + extra_bits / 8
 
@@ -85,13 +106,26 @@ def decode_bytes(
     width: int = 2,
     end_bits: float = 0,
 ) -> float:
-    """Bytes that a step reads: the weights once, each user's own keys and values."""
+    """Bytes that a decoding step reads: the weights once, each user's own keys and values.
+
+    Each of `users` has `context` tokens in the cache, of `width` bytes a number. A weight has `bits`; one of the head
+    has `end_bits`, or `bits` where that is 0.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> decode_bytes(LLAMA_3_8B, users=8, context=8_192)
+    23599783936.0
+    """
     weight_bytes = read_bytes(shape, users, bits, end_bits)
     return weight_bytes + users * cache_bytes(shape, context, width)
 
 
 def decode_flops(shape: Decoder, users: int, context: int) -> int:
-    """FLOPs of a step: each user's new token attends to `context`, itself too."""
+    """FLOPs of a step: each user's new token attends to `context`, itself too.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> decode_flops(LLAMA_3_8B, users=8, context=8_192)
+    154434273280
+    """
     one = forward_flops(shape, 1)
     return users * (sum(one.values()) + (context - 1) * (one["scores"] + one["values"]))
 
@@ -105,7 +139,12 @@ def decode_seconds(shape: Decoder, users: int, context: int, server: Server) -> 
 
 
 def prefill_flops(shape: Decoder, prompt: int, users: int = 1) -> int:
-    """FLOPs of a prompt through all layers, causal, and of its last token's logits."""
+    """FLOPs of a prompt through all layers, causal, and of its last token's logits.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> prefill_flops(LLAMA_3_8B, prompt=8_192)
+    131944593489920
+    """
     flops = forward_flops(shape, prompt, users, causal=True)
     return sum(flops.values()) - flops["head"] + flops["head"] // prompt
 
@@ -132,6 +171,9 @@ def ridge_users(server: Server) -> float:
     """Users whose products with the weights take as long as reading these.
 
     A weight is bits / 8 bytes, and 2 FLOPs for each user.
+
+    >>> ridge_users(Server(bandwidth=2e12, peak=600e12))
+    300.0
     """
     return server.peak / server.bandwidth * server.weight_bits / 16
 
@@ -151,6 +193,10 @@ def tokens_that_fit(
     """Tokens, of all users, with room beside the weights; 0 where these do not fit.
 
     Tables and norms are counted as weights. Give the memory without your reserve.
+
+    >>> from flops_bytes.model.shapes import LLAMA_3_8B
+    >>> tokens_that_fit(LLAMA_3_8B, memory_bytes=70e9)
+    411525
     """
     room_bytes = memory_bytes - weights_bytes(shape, bits, end_bits)
     return max(0, int(room_bytes / cache_bytes(shape, 1, width)))

@@ -165,6 +165,17 @@ class watch:  # in small letters, like torch.no_grad
 
     `device` is "cuda" where there is one, unless it is said. After the block, `counted` and `measured` are there,
     `rows()` and print() show them side by side, and `write()` writes a reading.
+
+    >>> layer = torch.nn.Linear(64, 64, bias=False)
+    >>> optimizer = torch.optim.SGD(layer.parameters())
+    >>> with watch("cpu") as seen:
+    ...     for _ in range(4):
+    ...         layer(torch.ones(8, 64)).sum().backward()
+    ...         optimizer.step()
+    ...         optimizer.zero_grad()
+    ...
+    >>> seen.counted.weights, sum(seen.counted.flops.values())
+    ({'all': 4096, 'trained': 4096}, 131072)
     """
 
     counted: Counted

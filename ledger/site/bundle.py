@@ -20,7 +20,7 @@ from ledger.site.notebook import at_home, notebook
 from ledger.site.plain import address_of, front_matter, markdown, parts
 from ledger.site.quote import Source, open_source
 from ledger.site.tight import tighten
-from ledger.site.wheel import build_wheel, wheel_name
+from ledger.site.wheel import build_wheels, wheel_names
 from ledger.snippet import Snippet
 from ledger.text import inert
 
@@ -39,17 +39,17 @@ def bundle(
     The book's files that pages link to lie where they lie in the checkout, below the language's front page.
     What other devices gave moves out of each page. A lab's notebook leads back to the chapters. Beside a page lies
     its text, index.md, and llms.txt lists them. In downloads/ are <page>.<language>.ipynb for every page with Python
-    and, with English, what has no language: the library's wheel, measurements.zip, and <page>.zip for every page that
+    and, with English, what has no language: the packages' wheels, measurements.zip, and <page>.zip for every page that
     shows or quotes a snippet; SKILL.md lies beside llms.txt.
     """
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     if "en" in languages:
         _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
-        build_wheel(book, downloads)
+        build_wheels(book, downloads)
     texts = Texts(book, local)
-    if "en" in languages and texts.wheel:
-        wheel = f"{address}downloads/{texts.wheel}"
+    if "en" in languages and (library := texts.wheels.get(book.library.name)):
+        wheel = library.replace(SITE, address)
         told = SKILL.read_text(encoding="utf-8").format(site=address, wheel=wheel, device=texts.device)
         (site / "SKILL.md").write_text(told, encoding="utf-8")
     for language, folder in ((language, LANGUAGES[language]) for language in languages):
@@ -89,7 +89,7 @@ class Texts:
         self.book, self.local = book, local
         self.folder = book.cache / "texts" / ("local" if local else "committed")
         self.common = book.stamp(*CODE)
-        self.wheel = wheel_name(book)
+        self.wheels = {package: f"{SITE}downloads/{name}" for package, name in wheel_names(book).items()}
 
     @cached_property
     def source(self) -> Source:
@@ -134,7 +134,7 @@ class Texts:
         folders = ["snippets/**", "measurements/*", *([".cache/runs/*"] if self.local else [])]
         folders.append(f"docs/{path.parent.name}/{FOLDER}/**")
         shown = [f"{folder}/{name}.*" for folder in folders for name in sorted({Path(name).stem for name in files})]
-        return f"{self.common}{self.wheel}{self.book.stamp(str(path.relative_to(self.book.root)), *files, *shown)}"
+        return f"{self.common}{self.wheels}{self.book.stamp(str(path.relative_to(self.book.root)), *files, *shown)}"
 
     def make(self, path: Path, language: str) -> Taken:
         source, site = self.source, SITE + LANGUAGES[language]
@@ -144,8 +144,7 @@ class Texts:
         said["title"] = str(front_matter(path).get("title", path.stem))
         embedded = embedded_in(path)
         shown = {self.book.root / file for file in embedded} | {self.book.snippet_file(name) for name in source.touched}
-        library = f"{SITE}downloads/{self.wheel}" if self.wheel else ""
-        as_notebook = notebook(self.book, found, language, shown, library, **said)
+        as_notebook = notebook(self.book, found, language, shown, self.wheels, **said)
         texts = {"md": markdown(found)} | ({"ipynb": as_notebook} if as_notebook else {})
         return Taken(texts, with_library(self.book, shown))
 

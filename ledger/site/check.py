@@ -31,7 +31,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
             Snippet.read(snippet)
         except LedgerError as error:
             problems += (problem for problem in error.problems if problem not in problems)
-    for path in sorted(book.library.rglob("*.py")):
+    for path in sorted(path for package in book.packages for path in package.rglob("*.py")):
         problems += (problem for problem in Snippet.parse(path).all_problems if problem not in problems)
     try:
         source = open_source(book, default_device or configured_device(book), local)

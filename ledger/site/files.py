@@ -1,4 +1,4 @@
-"""The book's files that pages link to: snippets, the library, records. The built site has them where the checkout has.
+"""The book's files that pages link to: snippets, packages, records. The built site has them where the checkout has.
 
 A page links to one as if the folder lay beside it: `[the text](snippets/slow/tokens.py)`. No generator finds
 it there, so it is handed a link to the front page, which each knows how to write from any page, with the file behind.
@@ -18,11 +18,12 @@ from markdown.treeprocessors import Treeprocessor
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.site.quote import QuoteError
+from ledger.snippet import PACKAGES
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
 
-FOLDERS = ("snippets", "flops_bytes", "published", "measurements")
+FOLDERS = ("snippets", *PACKAGES, "measurements")
 LINK = re.compile(rf"(?P<up>(?:\.\./)*)(?P<path>(?:{'|'.join(FOLDERS)})/[^#?]+)")
 QUERY = "?file-of-the-book="
 HANDED_ON = re.compile(rf'(?<= href=")(?P<up>(?:\.\./)*)(?:\./|index\.md)?{re.escape(QUERY)}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ WORDS = {
     "en": {
         "from": "*From [{title}]({address}), where the numbers in the text were measured on: {device}. "
         "Results that depend on the machine will differ on yours. You need Python 3.11 and torch 2.11, or newer.*",
-        "set_up": "*This installs what the code below imports. The book's own library comes from the site that serves "
-        "the page.*",
+        "set_up": "*This installs what the code below imports. The book's own packages come from the site that "
+        "serves the page.*",
     },
     "zh": {
         "from": "*选自[《{title}》]({address})，正文里的数字在 {device} 上测得。"
         "与机器有关的结果，在你的机器上会有所不同。需要 Python 3.11 和 torch 2.11，或更新的版本。*",
-        "set_up": "*先安装下面的代码要用的包。本书自己的库从本页所在的网站安装。*",
+        "set_up": "*先安装下面的代码要用的包。本书自己的包从本页所在的网站安装。*",
     },
 }
 
@@ -37,11 +37,11 @@ def at_home(text: str, address: str) -> str:
 
 
 def notebook(
-    book: Book, parts: Iterable[Part], language: str, shown: set[Path], library: str, **said: str
+    book: Book, parts: Iterable[Part], language: str, shown: set[Path], wheels: Mapping[str, str], **said: str
 ) -> str | None:
     """The notebook as JSON, None for a page without Python; `shown` are the files that the page shows or quotes.
 
-    `library` is where its wheel will stand, `said` the page's title and address and the device's name.
+    `wheels` are the addresses of the book's packages, `said` the page's title and address and the device's name.
     """
     parts = list(parts)
     code = "\n\n".join(part.text for part in parts if part.is_code)
@@ -51,7 +51,7 @@ def notebook(
     cells = [_markdown(words["from"].format(**said))]
     text: list[str] = []
     numbers: dict[str, int] = {}
-    installs = set_up(book, code, shown, library)
+    installs = set_up(book, code, shown, wheels)
     for part in parts:
         if not part.is_code:
             text.append(FOOTNOTE.sub(lambda match: _footnote(match, numbers), part.text))
@@ -73,14 +73,15 @@ def notebook(
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
-def set_up(book: Book, code: str, shown: Iterable[Path], library: str) -> list[Cell]:
+def set_up(book: Book, code: str, shown: Iterable[Path], wheels: Mapping[str, str]) -> list[Cell]:
     """Cells that install what a page's code imports, and write what it starts or reads."""
     page = Snippet(book.snippets / "the page itself", code)
     scripts = [path for path in sorted(shown) if path.is_relative_to(book.snippets) and path.suffix == ".py"]
     snippets = [Snippet.read(path) for path in scripts]
     needs = {re.split(r"\W", name)[0]: name for snippet in snippets for name in snippet.dependencies}
     needed = [need for name, need in sorted(needs.items()) if name in page.imports - INSTALLED]
-    needed = [*([library] if page.library else []), *needed]
+    own = {module.module.partition(".")[0] for module in page.library}
+    needed = [*(address for package, address in wheels.items() if package in own), *needed]
     cells = [_code(f"%pip install --quiet {' '.join(map(_quoted, needed))}")] if needed else []
     started = [snippet.path for snippet in snippets if f'find_spec("{snippet.name}")' in code]
     data = {path for snippet in snippets for path in snippet.data if path.is_relative_to(book.snippets)}

@@ -11,6 +11,8 @@ from xml.etree.ElementTree import Element, SubElement
 from markdown.util import AtomicString
 
 from ledger.record import LOCAL, Record
+from ledger.site.api import EXAMPLE
+from ledger.site.chapter import Block, Fence
 from ledger.site.elements import data_element, machine_value
 from ledger.site.fill import Filled
 from ledger.site.quote import Quote, Source
@@ -132,10 +134,15 @@ class Provenance:
     def _anchors(self) -> dict[tuple[str, int], str]:
         """Where the page first shows a line of a file."""
         anchors: dict[tuple[str, int], str] = {}
-        for number, lines in enumerate(self.filled.code):
-            for shown, line in enumerate(lines, start=1):
-                if line.file:
-                    anchors.setdefault((line.file, line.number), f"#__span-{number}-{shown}")
+        number, code = 0, iter(self.filled.code)  # highlighted blocks are numbered from the top of the page
+        for piece in self.filled.pieces:
+            if isinstance(piece, Fence):
+                for shown, line in enumerate(next(code), start=1):
+                    if line.file:
+                        anchors.setdefault((line.file, line.number), f"#__span-{number}-{shown}")
+                number += 1
+            elif isinstance(piece, Block) and EXAMPLE in self.filled.texts[piece.line]:
+                number += 1
         return anchors
 
     def data(self) -> str:

@@ -67,7 +67,7 @@ class Reuse:
             [(device, self.source.name(device)) for device in self.source.devices],
             book_files.listed(book),
             *(path.read_bytes() for path in book.code() if path.is_file() and not self.is_snippet(path)),
-            *(path.read_bytes() for path in sorted((comments / book.library.name).rglob("*.yml"))),
+            *(path.read_bytes() for each in book.packages for path in sorted((comments / each.name).rglob("*.yml"))),
             code_at_start(book.root),
             code(book.root),
         )

@@ -28,7 +28,7 @@ from flops_bytes.lessons.trace import Trace, meta
 from flops_bytes.memory.allocator import MIB, Allocator, downwards, reserved
 from flops_bytes.memory.formulas import activation_bytes
 from flops_bytes.model.shapes import Decoder, parameters
-from flops_bytes.tools.step_memory import RUNS, Run, recorded, trainer
+from flops_bytes_data.step_memory import RUNS, Run, recorded, trainer
 from published.replay import one_ahead, read_histories
 
 WORKSPACE_BYTES = 32 * MIB  # cuBLAS's on a Hopper, one for each thread that makes products: forward and backward

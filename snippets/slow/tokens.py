@@ -11,12 +11,12 @@ from math import fsum, log
 
 from flops_bytes.lessons.bpe import Tokenizer, encode, learn, learn_plainly
 from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, build, fused
-from flops_bytes.lessons.parallel_text import LANGUAGES, paragraphs, split
 from flops_bytes.memory.formulas import logits_bytes
 from flops_bytes.model.flops import forward_flops
 from flops_bytes.model.shapes import Decoder, parameters
 from flops_bytes.model.tokens import BYTES_A_TOKEN, bits_a_byte, text_tokens
 from flops_bytes.time.gpus import GPUS
+from flops_bytes_data.parallel_text import LANGUAGES, paragraphs, split
 
 # --8<-- [start:characters]
 for text in ("memory", "显存", "é", "👍🏽"):

@@ -14,8 +14,8 @@ from flops_bytes.__main__ import find
 from flops_bytes.counting.count import count
 from flops_bytes.memory.allocator import MIB
 from flops_bytes.memory.simulated import Change, write_snapshot
-from flops_bytes.tools import step_memory
 from flops_bytes.tools.compare import Held, alone, compare, main, peak_of
+from flops_bytes_data import step_memory
 
 FOLDER = Path(step_memory.__file__).parent
 

@@ -19,7 +19,7 @@ from flops_bytes.memory.passes import between_passes, record_pass
 from flops_bytes.memory.step import StepConfig, family_of, step_bytes
 from flops_bytes.model.shapes import SHAPES, Decoder
 from flops_bytes.model.stack import Stack, stack_of
-from flops_bytes.tools.step_memory import RUNS, SHAPE, recorded
+from flops_bytes_data.step_memory import RUNS, SHAPE, recorded
 from tests.conftest import ROOT
 
 DRAWN = ROOT / "measurements" / "published" / "drawn_steps.jsonl.gz"

@@ -32,7 +32,7 @@ ROOMS = {  # by room, what needs torch there
         "check.scripts",
     ),
     "lessons": ("generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"),
-    "tools": ("step_memory", "watch"),
+    "tools": ("watch",),
 }
 NEED_TORCH = {f"flops_bytes.{room}.{name}" for room, names in ROOMS.items() for name in names}
 # Of these modules, others' packages too

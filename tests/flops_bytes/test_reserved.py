@@ -18,8 +18,8 @@ from flops_bytes.counting.count import count
 from flops_bytes.memory.allocator import MIB, downwards, reserved
 from flops_bytes.memory.formulas import activation_bytes
 from flops_bytes.model.shapes import parameters
-from flops_bytes.tools import step_memory
 from flops_bytes.tools.snapshot import follow, line_of, read
+from flops_bytes_data import step_memory
 from published.replay import Replayed, one_ahead, read_histories
 from tests.conftest import ROOT
 
@@ -126,6 +126,7 @@ def test_a_snapshot_is_kept_without_folders_and_times(tmp_path: Path) -> None:
     frames = [
         frame("/home/me/env/lib/site-packages/torch/nn/functional.py", 7),
         frame("/home/me/book/flops_bytes/lessons/models.py", 9),
+        frame("/home/me/book/flops_bytes_data/step_memory.py", 11),
         {"filename": "??", "line": 0, "name": "at::bmm"},
     ]
     block = {"address": 512, "size": 1024, "requested_size": 600, "state": "active_allocated", "frames": frames}
@@ -142,7 +143,8 @@ def test_a_snapshot_is_kept_without_folders_and_times(tmp_path: Path) -> None:
     first, second = read(path), read(small)
     assert [each[:4] for each in second.traces[0]] == [each[:4] for each in first.traces[0]]
     names = [(each.file, each.line) for each in second.traces[0][0].frames]
-    assert names == [("torch/nn/functional.py", 7), ("flops_bytes/lessons/models.py", 9)]
+    own = [("flops_bytes/lessons/models.py", 9), ("flops_bytes_data/step_memory.py", 11)]
+    assert names == [("torch/nn/functional.py", 7), *own]
     assert second.segments[0].blocks[0].frames == second.traces[0][0].frames and second.traces[0][1].frames == ()
     assert [word for word in (b"time_us", b"/home", b"at::bmm") if word in small.read_bytes()] == []
 

@@ -11,8 +11,9 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from flops_bytes.lessons import bpe, parallel_text
+from flops_bytes.lessons import bpe
 from flops_bytes.model.tokens import bits_a_byte, disk_bytes, text_tokens
+from flops_bytes_data import parallel_text
 
 ALPHABETS = {
     "two letters": "ab",

@@ -12,7 +12,7 @@ from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 from tests.conftest import ROOT
 
-CODE = ("figures", "flops_bytes", "ledger", "planner", "published", "snippets", "tests")
+CODE = ("figures", "flops_bytes", "flops_bytes_data", "ledger", "planner", "published", "snippets", "tests")
 # Where a path is put before the others, or a module loaded whose name is only known when it runs.
 LOADERS = {
     "flops_bytes/__init__.py": "imports what is promised when it is asked for",

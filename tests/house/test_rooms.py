@@ -9,7 +9,7 @@ import pytest
 
 from ledger.__main__ import main
 from ledger.book import Book, LedgerError
-from ledger.snippet import Snippet
+from ledger.snippet import PACKAGES, Snippet
 from tests.conftest import ROOT
 
 BOOK = Book(ROOT)
@@ -31,7 +31,7 @@ def test_a_folder_holds_several(folder: Path) -> None:
 def test_each_section_of_the_library_is_shown_on_a_page() -> None:
     """A marker that no page quotes is a line to read for nothing."""
     quoting = "".join(path.read_text(encoding="utf-8") for path in BOOK.docs.rglob("*.md"))
-    files = [path for room in ("flops_bytes", "published") for path in (ROOT / room).rglob("*.py")]
+    files = [path for room in PACKAGES for path in (ROOT / room).rglob("*.py")]
     marked = [(path.relative_to(ROOT), name) for path in files for name in SECTION.findall(path.read_text("utf-8"))]
     assert len(marked) > 5
     assert [f"{path}:{name}" for path, name in marked if f"{path}:{name}" not in quoting] == []

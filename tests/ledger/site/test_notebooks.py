@@ -154,10 +154,24 @@ def test_its_first_cells_write_the_script_that_it_starts_and_the_data_that_it_re
     embedded = {small_book.snippets / name for name in sources if name.endswith(".py")}
 
     def names(code: str) -> set[str]:
-        return set(written(["".join(cell["source"]) for cell in set_up(small_book, code, embedded, library="")]))
+        return set(written(["".join(cell["source"]) for cell in set_up(small_book, code, embedded, wheels={})]))
 
     assert names("y = 2") == {"numbers.txt"}
     assert names('importlib.util.find_spec("started")') == {"started.py", "numbers.txt"}
+
+
+def test_what_a_package_needs_of_another_is_installed_with_it(small_book: Book) -> None:
+    for name, source in {"flops_bytes": "", "flops_bytes_data": "import flops_bytes\n"}.items():
+        (small_book.root / name).mkdir(exist_ok=True)
+        (small_book.root / name / "__init__.py").write_text(source)
+    wheels = {"flops_bytes": "a", "flops_bytes_data": "b"}
+
+    def cells(code: str) -> list[str]:
+        return ["".join(cell["source"]) for cell in set_up(small_book, code, [], wheels)]
+
+    assert cells("import flops_bytes") == ["%pip install --quiet a"]
+    assert cells("import flops_bytes_data") == ["%pip install --quiet a b"]
+    assert cells("import math") == []
 
 
 def test_one_runs_in_an_empty_folder_as_jupyter_runs_it(site: Path, installed: Path, tmp_path: Path) -> None:
@@ -167,11 +181,12 @@ def test_one_runs_in_an_empty_folder_as_jupyter_runs_it(site: Path, installed: P
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel that the site serves, installed."""
+def installed(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels that the site serves, installed."""
     folder = tmp_path_factory.mktemp("library")
     offline = ["--quiet", "--no-index", "--no-deps", "--no-cache-dir", "--target", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *offline, str(wheel)], check=True)
+    wheels = map(str, (site / "downloads").glob("*.whl"))
+    subprocess.run([sys.executable, "-m", "pip", "install", *offline, *wheels], check=True)
     return folder
 
 
@@ -182,11 +197,11 @@ def test_the_pages_code_is_run_with_the_library_that_the_site_serves(installed: 
         if path.is_file() and path.suffix != ".pyc"
     }
     theirs = {path: (installed / path).read_bytes() for path in held}
-    assert held == theirs and Path("flops_bytes/plan/schema.json") in held
+    assert held == theirs and {package.name for package in Book(ROOT).packages} == {path.parts[0] for path in held}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_its_first_cell_installs_what_it_imports(site: Path, wheel: Path, address: str, name: str) -> None:
+def test_its_first_cell_installs_what_it_imports(site: Path, address: str, name: str) -> None:
     if not fences(PAGES[name]):
         return
     cells = cells_of(read(site, name, "en"))
@@ -196,8 +211,11 @@ def test_its_first_cell_installs_what_it_imports(site: Path, wheel: Path, addres
     installs = [cell for cell in cells if cell.startswith("%pip")]
     assert len(installs) == bool(needed) and installs == cells[: len(installs)]
     asked = set("".join(installs).replace('"', "").split()[3:])
-    own = {f"{address}downloads/{wheel.name}"} if "flops_bytes" in needed else set()
-    assert asked & own == own and {re.split(r"\W", each)[0] for each in asked - own} == needed - {"flops_bytes"}
+    served = {f"{address}downloads/{path.name}": path for path in (site / "downloads").glob("*.whl")}
+    own = {served[each].name.partition("-")[0] for each in asked & {*served}}
+    packages = {package.name for package in Book(ROOT).packages}
+    assert own == packages & needed
+    assert {re.split(r"\W", each)[0] for each in asked - {*served}} == needed - packages
 
 
 def test_a_cell_that_fails_is_noticed(installed: Path, tmp_path: Path) -> None:

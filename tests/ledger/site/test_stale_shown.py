@@ -74,7 +74,7 @@ def texts(small_book: Book, request: pytest.FixtureRequest) -> dict[str, str]:
     found = list(parts(open_source(small_book, device, local=False), language, page, "https://s/"))
     said = {"title": "t", "address": "a", "device": "d"}
     cells = json.loads(
-        notebook(small_book, found, language, {small_book.snippets / "good.py"}, library="", **said) or ""
+        notebook(small_book, found, language, {small_book.snippets / "good.py"}, wheels={}, **said) or ""
     )["cells"]
     return {"html": html, "text": markdown(found), "notebook": "\n".join("".join(cell["source"]) for cell in cells)}
 

@@ -5,12 +5,13 @@
 
 The allocator was that of PyTorch's CUDA build. Below it, in place of CUDA's libraries, lay one that hands out addresses
 and computes nothing, so sizes, order and reserved bytes are a card's own, and no time is. On a real card the same runs
-are recorded by `python -m flops_bytes.tools.step_memory FOLDER`.
+are recorded by `python -m flops_bytes_data.step_memory FOLDER`.
 """
 
 import gzip
 import json
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,10 +114,13 @@ def record(run: Run, limit_bytes: int | None, path: Path | None) -> dict[str, An
 
 def in_a_process(case: str, limit_bytes: int | None, path: Path | None) -> dict[str, Any]:
     """The same in a process of its own, whose allocator is empty."""
-    command = [sys.executable, "-m", "flops_bytes.tools.step_memory", case, str(limit_bytes or 0), str(path or "")]
+    command = [sys.executable, "-m", "flops_bytes_data.step_memory", case, str(limit_bytes or 0), str(path or "")]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, Any] = json.loads(told.splitlines()[-1])
     return found
+
+
+BEFORE_OURS = re.compile(r".*?/(?=flops_bytes(?:_data)?/)")  # the folders of a machine, of the book's own modules
 
 
 def slim(path: Path) -> bytes:
@@ -129,8 +133,7 @@ def slim(path: Path) -> bytes:
         of_python = [each for each in told or () if each["filename"].endswith(".py")]
         stack = []
         for each in of_python:
-            name = each["filename"].rpartition("/site-packages/")[2]
-            name = name[name.find("flops_bytes/") :] if "flops_bytes/" in name else name
+            name = BEFORE_OURS.sub("", each["filename"].rpartition("/site-packages/")[2])
             line = {"filename": name, "line": each["line"], "name": each["name"]}
             stack.append(lines.setdefault((name, each["line"], each["name"]), line))
         return stacks.setdefault(tuple(map(id, stack)), stack)
@@ -176,7 +179,7 @@ def record_all(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """python -m flops_bytes.tools.step_memory FOLDER: the counts and snapshots of all runs on this machine's card."""
+    """python -m flops_bytes_data.step_memory FOLDER: the counts and snapshots of all runs on this machine's card."""
     if len(arguments) == 1:
         record_all(Path(arguments[0]))
         return 0
