@@ -262,8 +262,8 @@ class Snippet:
         """SHA-256 of what a record depends on: this source, the definitions of the library that it reaches, and the
         data that they read.
 
-        Comments (but for section markers, which decide where output goes), docstrings (but in a module that asks for
-        one), trailing space and blank lines do not count. Text is hashed, not the syntax tree, whose dump differs
+        Comments (but for section markers, which decide where output goes), docstrings (but in a module that mentions
+        `__doc__`), trailing space and blank lines do not count. Text is hashed, not the syntax tree, whose dump differs
         between Python versions.
 
         Where a definition lies was not measured: no path of the library counts, nor which of its modules holds what.

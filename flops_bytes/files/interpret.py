@@ -7,7 +7,8 @@ A software is a table, as NAME.toml has it (CONTRIBUTING shows one):
 - `nothing`: keys that cost neither memory nor time; `not_planned`: keys that do, and which no option says.
   What neither names is unknown, and told.
 - Rules of a key: `only_with` and `unless` say beside which values of other keys it counts, `taken_from` whose value
-  stands for "auto", `times` by which other keys it is multiplied, as planners count tokens and trainers sequences.
+  stands for "auto", `same_as` of which it is another name, `times` by which other keys it is multiplied, as planners
+  count tokens and trainers sequences.
 - `implies`: `when` these keys have these values, `unless` those, `then` these options; the first that says an option
   stands, "$key" is the value of a key. `facts` are the same for what other rules ask: @engine, @precision.
 

@@ -68,8 +68,8 @@ def why_no_rates(a: Mapping[str, Any], shape: Decoder) -> str:
 def step_time(
     a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None
 ) -> StepTime:
-    """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
-    The shape is the one that they name, if none is given.
+    """What the rates say of a step, from options that are read; `compiled` is True or False where that is known; with
+    None, the low end is compiled, and assumed and high are eager. The shape is theirs, if none is given.
 
     Raises ValueError for what no published rate covers.
     """

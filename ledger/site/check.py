@@ -61,7 +61,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         problems += [problem for problem in sorted(found, key=lambda each: each.line) if problem not in problems]
     for each in comments.values():
         problems += (problem for lab in sources(book) for problem in in_language(lab, each)[1])
-        problems += (problem for problem in each.stale() if problem not in problems)
+        problems += (problem for problem in each.unshown() if problem not in problems)
     return problems
 
 

@@ -154,7 +154,7 @@ class Comments:
         replaced = _replaced(lines, texts)
         return [line._replace(text=text) for line, text in zip(code, replaced, strict=True)], problems
 
-    def stale(self) -> Iterator[Problem]:
+    def unshown(self) -> Iterator[Problem]:
         """What no page has shown of all that is said in this language."""
         for path in sorted((self.book.docs / self.language / FOLDER).rglob("*.yml")):
             try:

@@ -402,7 +402,7 @@ def test_an_answer_follows_from_its_question(name: str) -> None:
 
 
 # Exact values in exercises, beside constants of a question, that are not worked out again.
-NOT_AGAIN = {
+WITHOUT_SECOND_WORKING = {
     "published_steps.flash_saves_share",  # of milliseconds that the planner adds up, by published rates
     "snapshots.growing_bytes",  # where blocks lie in segments that grow, the allocator's rules alone say
     "snapshots.late_peak_bytes",  # how large freed blocks were, the same rules
@@ -423,4 +423,4 @@ def exact_values(path: Path) -> set[str]:
 
 def test_every_answer_is_worked_out_here_too() -> None:
     quoted = {name for path in (BOOK.docs / "en").glob("*.md") for name in exact_values(path)}
-    assert {name for name in quoted if not name.split(".")[1].isupper()} - {*ANSWERS} == NOT_AGAIN
+    assert {name for name in quoted if not name.split(".")[1].isupper()} - {*ANSWERS} == WITHOUT_SECOND_WORKING
