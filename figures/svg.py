@@ -1,8 +1,8 @@
 """A drawing that takes its colours from the page, so that one SVG serves light and dark.
 
 Classes that docs/overrides/assets/book.css knows: fill-weights, fill-gradients, fill-optimizer, fill-activations,
-fill-logits, fill-communication, fill-other, each for what it says; fill-0 … fill-5, the same colours, for series that mean none of
-it; ink, muted, faint, paper (fills); stroke-weights …, stroke-0 …, stroke-ink, stroke-muted (lines).
+fill-logits, fill-communication, fill-other, each for what it says; fill-0 … fill-5, the same colours, for series that
+mean none of it; ink, muted, faint, paper (fills); stroke-weights …, stroke-0 …, stroke-ink, stroke-muted (lines).
 """
 
 from __future__ import annotations
