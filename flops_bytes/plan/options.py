@@ -515,7 +515,7 @@ def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     if asked["gpu_memory"] and asked["gpu_peak"]:
         peaks = dict.fromkeys(("float32", "bfloat16", "float16"), asked["gpu_peak"])
         return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
-    name = asked["gpu"] or row_name("")
+    name = row_name(asked["gpu"] or "")
     return ROWS[name]._replace(memory_bytes=capacity_bytes(name, ROWS[name]))
 
 

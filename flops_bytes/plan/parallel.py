@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flops_bytes.memory.chips import workspace_bytes
-from flops_bytes.memory.first_steps import Steps
 from flops_bytes.model.shapes import quoted
 from flops_bytes.model.stack import Attention, Stack
 from flops_bytes.parallel.layouts import (
@@ -37,7 +36,7 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.parallel.rank_steps import lines_at_peak
 from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
-from flops_bytes.plan.meters import life_of, meters_of
+from flops_bytes.plan.meters import OnCard, on_card, read_meters
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
@@ -404,30 +403,21 @@ def shown_rank(question: LayoutQuestion, costs: LayoutCosts) -> int:
     return int(asked)
 
 
-def steps_in_ways(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[Steps]:
-    """A rank's first steps: with what it sends given back at once, and where that may be, as late as can be."""
+def rank_on_card(
+    question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int, in_all_ways: bool = True
+) -> OnCard:
+    """A rank's first steps, on its card: with what it sends given back at once, and where that may be, as late as can
+    be."""
     step = rank_step(question, checkpointing)
-    yield steps_of_rank(question.shape, layout, rank, step)
-    if layout.habits.lags and layout.tensor > 1:
-        yield steps_of_rank(question.shape, layout, rank, step, lags=True)
+    runs = [steps_of_rank(question.shape, layout, rank, step)]
+    if in_all_ways and layout.habits.lags and layout.tensor > 1:
+        runs.append(steps_of_rank(question.shape, layout, rank, step, lags=True))
+    return on_card(runs, question.a, question.memory_bytes, 0, layout.tensor, layout.pipeline, layout.expert)
 
 
-def held_by_rank(
-    question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int, meters: bool
-) -> tuple[dict[str, int], dict[str, Any] | None]:
-    """Bytes of a rank by line, when it holds most, and what three meters will show of it."""
-    degrees = layout.tensor, layout.pipeline, layout.expert
-    at_once, *others = steps_in_ways(question, layout, checkpointing, rank)
-    lines = lines_at_peak(at_once) | {"allowance": outside_bytes(question.a, *degrees)}
-    return lines, meters_of([at_once, *others], question.a, question.memory_bytes, 0, *degrees) if meters else None
-
-
-def life_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> tuple[int, str]:
-    """Bytes of a rank when it holds most, and whether its steps live, as held_by_rank() says both."""
-    degrees = layout.tensor, layout.pipeline, layout.expert
-    runs = list(steps_in_ways(question, layout, checkpointing, rank))
-    needs_bytes = sum(lines_at_peak(runs[0]).values()) + outside_bytes(question.a, *degrees)
-    return needs_bytes, life_of(runs, question.a, question.memory_bytes, 0, *degrees)
+def held_by_rank(job: OnCard) -> dict[str, int]:
+    """Bytes of a rank by line, when it holds most."""
+    return lines_at_peak(job.runs[0]) | {"allowance": job.outside_bytes}
 
 
 def seconds_by_line(
@@ -525,7 +515,8 @@ def plan_layouts(
     refuse_impossible(question, layout)
     costs = evaluate_layout(question, layout, checkpointing)
     rank = shown_rank(question, costs)
-    lines, by_meters = held_by_rank(question, layout, checkpointing, rank, meters)
+    job = rank_on_card(question, layout, checkpointing, rank, meters)
+    lines = held_by_rank(job)
     total, active = totals(question.shape)
     speeds = throughput(question, layout, costs)
     least_seconds, most_seconds = (
@@ -551,7 +542,7 @@ def plan_layouts(
         "gpu_bytes_are": capacity_source(a),
         "fits": needs_bytes <= question.memory_bytes,
         "headroom_bytes": question.memory_bytes - needs_bytes,
-        "meters": by_meters,
+        "meters": read_meters(job) if meters else None,
         "sent": list(sends_of_rank(question, layout, checkpointing, rank)),
         "bubble_share": bubble(layout),
         "seconds": costs.seconds,

@@ -82,7 +82,7 @@ def step_time(
     tokens, micro_batches = a["micro_batch"] * a["context"], a["accumulation"]
     early_stop = not (has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective")
     sizes = matmul_products(shape, tokens, a["checkpointing"], a["checkpoint_every"], early_stop)
-    lines = {line: each.times(micro_batches) for line, each in matmul_seconds(card, peak, sizes).items()}
+    lines = {line: each.times(micro_batches) for line, each in matmul_seconds(card, peak, sizes, compiled).items()}
     forward, backward = (each.times(micro_batches) for each in attention_seconds(a, shape, card, peak, flash))
     recomputed_share = {"full": -(-shape.layers // a["checkpoint_every"]) / shape.layers, "selective": 1.0}.get(
         a["checkpointing"], 0.0

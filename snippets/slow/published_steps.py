@@ -9,6 +9,7 @@ All is counted, in Python alone. Times of a step are in milliseconds, rounded to
 """
 
 import statistics
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,10 @@ SUSTAINED = rates.matmul_rate(CARD, PEAK).assumed
 SIDES = {"k_v": 1_024, "q_out": 3_072, "mlp": 8_192, "head": 128_256}  # beside the width
 # FLOPs by that side, and how many SUSTAINED would do in the same time
 run_work: dict[int, list[float]] = {side: [0, 0] for side in SIDES.values()}
-for _, times, (m, k, n) in rates.matmul_products(SHAPE, RUN_TOKENS, "none", 1, True):
-    flops = 2 * times * m * k * n
-    work = run_work[m * k * n // (RUN_TOKENS * SHAPE.d_model)]
-    work[0] += flops
-    work[1] += flops / rates.size_share(CARD, m, k, n)
+for product in rates.matmul_products(SHAPE, RUN_TOKENS, "none", 1, True):
+    work = run_work[prod(product.size) // (RUN_TOKENS * SHAPE.d_model)]
+    work[0] += product.flops
+    work[1] += product.flops / rates.size_share(CARD, *product.size)
 run_size_share = {name: round(run_work[side][0] / run_work[side][1], 4) for name, side in SIDES.items()}
 run_flops = {
     "matmuls": int(sum(flops for flops, _ in run_work.values())),
