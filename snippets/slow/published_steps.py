@@ -155,6 +155,16 @@ for _card in (CARD, "H100 SXM", "H200 SXM"):
         "backward": round(_backward.assumed / 1e12, 1),
         "terabytes": round(rates.pass_bandwidth(_card, _bytes).assumed / 1e12, 3),
     }
+# GPT-2 small as gpt2_ladder trains it on an H200, eager with fused attention and compiled
+LADDER = {"model": "gpt2", "gpu": "H200 SXM", "recipe": "autocast", "context": 1_024, "micro_batch": 8}
+ladder_steps = {
+    rung: step_time(read_options(LADDER | {"update": "foreach"}), compiled)
+    for rung, compiled in {"attention": False, "compile": True}.items()
+}
+ladder_ms = {rung: round(1e3 * step.seconds.assumed, 1) for rung, step in ladder_steps.items()}
+_matmul_seconds = {rung: step.lines["matmuls"].assumed for rung, step in ladder_steps.items()}
+ladder_unaligned_ms = round(1e3 * (_matmul_seconds["attention"] - _matmul_seconds["compile"]), 1)
+del ladder_steps
 assert sum(rates.layer_moved_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
 loss_logit_bytes = rates.loss_moved_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
 
