@@ -207,12 +207,28 @@ def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> t
     return low, high + near * min(channels, most) * ALL_TO_ALL_PERCENT // 100
 
 
+class Groups(NamedTuple):
+    """How many ranks each group of a GPU has, beside those that split the batch."""
+
+    tensor: int = 1
+    context: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    replicas: int = 1  # Of hybrid sharding: copies of what ZeRO shards.
+
+
+NO_GROUPS = Groups()
+
+
 def nccl_lines(
-    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
+    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, groups: Groups = NO_GROUPS
 ) -> list[Outside]:
-    """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the data group,
-    of which expert groups are parts, then stages. Each has buffers of its own."""
-    data, cards = gpus // (tensor * pipeline), network_cards or node_gpus
+    """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the context group
+    and all those of the data group, of which context and expert groups are parts, then replicas, then stages. Each
+    communicator has buffers of its own."""
+    tensor, context, pipeline, expert, replicas = groups
+    cards = network_cards or node_gpus
+    data = gpus // (tensor * pipeline * replicas)
     chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
     lines: list[Outside] = []
 
@@ -220,28 +236,30 @@ def nccl_lines(
         low, high = min(low for low, _ in found), max(high for _, high in found)
         lines.append(Outside(name, low, high, source, "" if gpu in CHIPS else "all cards"))
 
-    if data > 1:
-        near = max(1, min(data, node_gpus // tensor))
-        add("nccl_data", [collective_bytes(chip, data, near, cards) for chip in chips], "nccl")
-    if tensor > 1:
-        near = min(tensor, node_gpus)
-        add("nccl_tensor", [collective_bytes(chip, tensor, near, cards) for chip in chips], "nccl")
+    def near(ranks: int, inner: int) -> int:
+        """So many ranks of a group are in each node, if each is `inner` ranks from the next."""
+        return max(1, min(ranks, node_gpus // inner))
+
+    collectives = [("data", data, tensor), ("tensor", tensor, 1), ("context", context, tensor)]
+    for name, ranks, inner in [*collectives, ("replicas", replicas, tensor * data)]:
+        if ranks > 1:
+            add(f"nccl_{name}", [collective_bytes(chip, ranks, near(ranks, inner), cards) for chip in chips], "nccl")
     if pipeline > 1:
-        near = max(1, min(pipeline, node_gpus // (tensor * data)))
-        nodes, peers = -(-pipeline // near), min(2, pipeline - 1)
-        add("nccl_pipeline", [pairs_bytes(chip, peers, near, nodes, cards) for chip in chips], "nccl")
+        local = near(pipeline, tensor * data * replicas)
+        nodes, peers = -(-pipeline // local), min(2, pipeline - 1)
+        add("nccl_pipeline", [pairs_bytes(chip, peers, local, nodes, cards) for chip in chips], "nccl")
     if expert > 1:
-        near = max(1, min(expert, node_gpus // tensor))
-        nodes = -(-expert // near)
-        add("nccl_expert", [pairs_bytes(chip, expert - 1, near, nodes, cards) for chip in chips], "nccl-all-to-all")
+        local = near(expert, tensor)
+        nodes = -(-expert // local)
+        add("nccl_expert", [pairs_bytes(chip, expert - 1, local, nodes, cards) for chip in chips], "nccl-all-to-all")
     return lines
 
 
 @cache
 def outside_lines(
-    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
+    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, groups: Groups = NO_GROUPS
 ) -> list[Outside]:
     """Bytes of one GPU beside PyTorch's allocator, line by line; the sum of the lows and of the highs is what
     nvidia-smi shows beside the reserved bytes. `network_cards` of a node: 0 is one for each GPU."""
     lines = [context_line(gpu), kernels_line(gpu)]
-    return lines + nccl_lines(gpu, gpus, node_gpus, network_cards, tensor, pipeline, expert)
+    return lines + nccl_lines(gpu, gpus, node_gpus, network_cards, groups)

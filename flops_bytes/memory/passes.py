@@ -122,7 +122,8 @@ def tables(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) ->
     size, itemsize = rotary_bytes(stack, family, config), rotary_itemsize(family, config)
     features = max(rotary_features(layer, family) for layer, _ in stack.layers)
     shape = (1, config.seq_len, features // (2 if family.rope in ("chunks", "pairs") else 1))
-    if family.code[:3] != "own":  # whose angles are the product of positions and frequencies
+    # Transformers makes the angles by a matmul, the first of a pass, so cuBLAS takes its workspace here.
+    if family.code[:3] != "own":
         tape.count_matmul("matrices", 0)
     if family.rope == "complex":
         both = tape.bind(tape.tensor(shape, itemsize, Storage(size)))

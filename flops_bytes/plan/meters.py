@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from flops_bytes.memory.allocator import MIB, Settings, downwards, upwards
 from flops_bytes.memory.chips import workspace_bytes
 from flops_bytes.memory.first_steps import Replay, Run, Sharding, Steps, replay, written
+from flops_bytes.memory.outside import NO_GROUPS, Groups
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.shapes import quoted
-from flops_bytes.parallel.sharding import gathered_width
+from flops_bytes.parallel.sharding import gathered_itemsize
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.outside import lines_outside, outside_bytes
@@ -44,9 +45,9 @@ def run_of(a: Mapping[str, Any], model: Model, lengths: Sequence[Sequence[int]],
         reduces=a["gpus"] > 1 and zero > 1,
         flat=a["sharding_by"][:5] == "fsdp1",
         holds_inputs=a["sharding_by"] == "fsdp1" and bool(a["lora"]) and gathers_weights(a),
-        gathered_layer_bytes=gathered_width(recipe, a["base"]),
-        width=4 if recipe == "fp32" else 2,
-        share_width=trained_recipe(a).gradients,
+        gathered_layer_itemsize=gathered_itemsize(recipe, a["base"]),
+        itemsize=4 if recipe == "fp32" else 2,
+        share_itemsize=trained_recipe(a).gradients,
         shares_stay=not leaves_gradients(a),
     )
     return Run(
@@ -263,19 +264,12 @@ class OnCard(NamedTuple):
 
 
 def on_card(
-    runs: Sequence[Steps],
-    a: Mapping[str, Any],
-    card_bytes: float,
-    draws: int = 0,
-    tensor: int = 1,
-    pipeline: int = 1,
-    expert: int = 1,
+    runs: Sequence[Steps], a: Mapping[str, Any], card_bytes: float, draws: int = 0, groups: Groups = NO_GROUPS
 ) -> OnCard:
-    """Of a card of so many bytes, one of so many tensor, pipeline and expert ranks. Raises ValueError for settings of
-    the allocator that cannot be read."""
-    beside_bytes = outside_bytes(a, tensor, pipeline, expert)
-    lines = lines_outside(a, tensor, pipeline, expert)
-    return OnCard(runs, draws, settings_of(a), int(card_bytes) - beside_bytes, lines, beside_bytes)
+    """Of a card of so many bytes, whose GPU is in such groups. Raises ValueError for settings of the allocator that
+    cannot be read."""
+    beside_bytes = outside_bytes(a, groups)
+    return OnCard(runs, draws, settings_of(a), int(card_bytes) - beside_bytes, lines_outside(a, groups), beside_bytes)
 
 
 def step_on_card(a: Mapping[str, Any], model: Model, card_bytes: float) -> OnCard:

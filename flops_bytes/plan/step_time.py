@@ -58,7 +58,7 @@ def why_no_rates(a: Mapping[str, Any], shape: Decoder) -> str:
         "8-bit or paged moments": a["optimizer"] not in ("adamw", "muon", "adafactor"),
         "Muon": a["optimizer"] == "muon",
         "Adafactor": a["optimizer"] == "adafactor",
-        "state in the host's memory": a["offload"] == "yes",
+        "state in the host's memory": a["offload"] != "no",
         "a card without a name": not a["gpu"],
         "TPUs": a["gpu"] in TPUS,
     }
@@ -68,8 +68,8 @@ def why_no_rates(a: Mapping[str, Any], shape: Decoder) -> str:
 def step_time(
     a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None
 ) -> StepTime:
-    """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
-    The shape is the one that they name, if none is given.
+    """What the rates say of a step, from options that are read; With `compiled` the step is torch.compile's; with
+    None, the low end alone is. The shape is the one that they name, if none is given.
 
     Raises ValueError for what no published rate covers.
     """
@@ -80,7 +80,9 @@ def step_time(
     peak = gpu.peak_flop_per_second.get("bfloat16") or gpu.peak_flop_per_second["float16"]
     zero, gpus, recipe = int(a["zero"]), a["gpus"], a["recipe"].replace("-", "_")
     tokens, micro_batches = a["micro_batch"] * a["context"], a["accumulation"]
-    early_stop = not (has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective")
+    # Reentrant checkpointing runs a layer to its end. So does dropout of GPT-2's, whose mask is behind the last matmul.
+    masks_end = has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective"
+    early_stop = a["reentrant"] == "no" and not masks_end
     sizes = matmul_products(shape, tokens, a["checkpointing"], a["checkpoint_every"], early_stop)
     lines = {line: each.times(micro_batches) for line, each in matmul_seconds(card, peak, sizes, compiled).items()}
     forward, backward = (each.times(micro_batches) for each in attention_seconds(a, shape, card, peak, flash))

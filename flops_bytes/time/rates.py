@@ -26,7 +26,7 @@ from flops_bytes.time.gpus import GPUS, THIRD_PARTY
 from flops_bytes.time.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED, UNALIGNED
 
 # "on the same 8-GPU node you can see 5%+ MAMF spread": stas00/ml-engineering, compute/accelerator/README.md at 744d01e
-SLOWEST = 0.95
+SLOWEST_CARD_SHARE = 0.95
 ALIGNED_NUMBERS = 8  # of 16 bits, in 16 bytes
 # Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
 FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
@@ -94,7 +94,7 @@ def matmul_rate(card: str, peak: float) -> Range:
     fastest = [1e9 * rate for one in same_cards for rate in BEST.get(one, {}).values()]
     if sustained or fastest:
         low, assumed, high = spread(sustained + fastest)
-        return Range(SLOWEST * low, sustained[0] if sustained else assumed, high)
+        return Range(SLOWEST_CARD_SHARE * low, sustained[0] if sustained else assumed, high)
     shares = [1e9 * rate / card_peak(other) for other, rates in BEST.items() for rate in rates.values()]
     shares += [1e9 * rate / card_peak(other) for other, rate in SUSTAINED.items()]
     return spread(shares).times(peak)
