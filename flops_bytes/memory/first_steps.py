@@ -20,8 +20,7 @@ from flops_bytes.model.stack import Stack
 
 COMPUTE, GATHER, REDUCE = 0, 1, 2  # streams: what one has freed, no other can have
 WORKSPACE = "workspace"  # a line that is taken once and stays
-# DistributedDataParallel's buckets: the first has 1 MiB at least, the others bucket_cap_mb.
-FIRST_BUCKET_BYTES, BUCKET_BYTES = MIB, 25 * MIB
+BUCKET_BYTES = 25 * MIB  # torch.nn.parallel.DistributedDataParallel, bucket_cap_mb
 
 
 class Sharding(NamedTuple):
@@ -177,7 +176,7 @@ class Writer:
 
     def buckets(self) -> Iterator[int]:
         """Bytes of each bucket: gradients of whole tensors, the last ones first, until it is full."""
-        least, held = FIRST_BUCKET_BYTES, 0
+        least, held = MIB, 0  # The first is full earlier.
         for numbers in reversed([*self.trained.values()]):
             held += self.run.bucket_bytes * numbers // self.total
             if held >= least:

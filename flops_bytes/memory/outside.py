@@ -210,10 +210,10 @@ def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> t
 class Groups(NamedTuple):
     """How many ranks each group of a GPU has, beside those that split the batch."""
 
-    tensor: int = 1
-    context: int = 1
-    pipeline: int = 1
-    expert: int = 1
+    tensor_ranks: int = 1
+    context_ranks: int = 1
+    pipeline_ranks: int = 1
+    expert_ranks: int = 1
     replicas: int = 1  # Of hybrid sharding: copies of what ZeRO shards.
 
 
@@ -226,9 +226,9 @@ def nccl_lines(
     """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the context group
     and all those of the data group, of which context and expert groups are parts, then replicas, then stages. Each
     communicator has buffers of its own."""
-    tensor, context, pipeline, expert, replicas = groups
+    tensor, pipeline, expert = groups.tensor_ranks, groups.pipeline_ranks, groups.expert_ranks
+    data = gpus // (tensor * pipeline * groups.replicas)
     cards = network_cards or node_gpus
-    data = gpus // (tensor * pipeline * replicas)
     chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
     lines: list[Outside] = []
 
@@ -236,20 +236,24 @@ def nccl_lines(
         low, high = min(low for low, _ in found), max(high for _, high in found)
         lines.append(Outside(name, low, high, source, "" if gpu in CHIPS else "all cards"))
 
-    def near(ranks: int, inner: int) -> int:
+    def in_node(ranks: int, inner: int) -> int:
         """So many ranks of a group are in each node, if each is `inner` ranks from the next."""
         return max(1, min(ranks, node_gpus // inner))
 
-    collectives = [("data", data, tensor), ("tensor", tensor, 1), ("context", context, tensor)]
-    for name, ranks, inner in [*collectives, ("replicas", replicas, tensor * data)]:
+    def collectives(name: str, ranks: int, inner: int) -> None:
         if ranks > 1:
-            add(f"nccl_{name}", [collective_bytes(chip, ranks, near(ranks, inner), cards) for chip in chips], "nccl")
+            add(name, [collective_bytes(chip, ranks, in_node(ranks, inner), cards) for chip in chips], "nccl")
+
+    collectives("nccl_data", data, tensor)
+    collectives("nccl_tensor", tensor, 1)
+    collectives("nccl_context", groups.context_ranks, tensor)
+    collectives("nccl_replicas", groups.replicas, tensor * data)
     if pipeline > 1:
-        local = near(pipeline, tensor * data * replicas)
+        local = in_node(pipeline, tensor * data * groups.replicas)
         nodes, peers = -(-pipeline // local), min(2, pipeline - 1)
         add("nccl_pipeline", [pairs_bytes(chip, peers, local, nodes, cards) for chip in chips], "nccl")
     if expert > 1:
-        local = near(expert, tensor)
+        local = in_node(expert, tensor)
         nodes = -(-expert // local)
         add("nccl_expert", [pairs_bytes(chip, expert - 1, local, nodes, cards) for chip in chips], "nccl-all-to-all")
     return lines
