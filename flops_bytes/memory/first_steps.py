@@ -30,9 +30,7 @@ class Sharding(NamedTuple):
     gathers: bool  # Weights are gathered unit by unit: each layer is a unit, and all that is in no layer is one.
     reduces: bool  # A unit's whole gradients are summed over the GPUs, and each keeps its share.
     flat: bool = False  # A unit is one tensor, as in FSDP 1; else each tensor is sharded by itself.
-    holds_inputs: bool = (
-        False  # FSDP 1's hooks hold inputs of reentrantly checkpointed layers to the pass's end.
-    )
+    holds_inputs: bool = False  # FSDP 1's hooks hold inputs of reentrantly checkpointed layers to the pass's end.
     gathered_layer_itemsize: float = 2  # Bytes of a parameter of a layer that is gathered.
     itemsize: int = 2  # Bytes of a parameter that is gathered outside of layers, and of a gradient that is sent.
     share_itemsize: int = 4  # Bytes of a gradient in the share that stays.

@@ -232,30 +232,33 @@ def nccl_lines(
     chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
     lines: list[Outside] = []
 
+    def local(ranks: int, inner: int) -> int:
+        """So many ranks of a group are in each node, if each is `inner` ranks from the next."""
+        return max(1, min(ranks, node_gpus // inner))
+
     def add(name: str, found: list[tuple[int, int]], source: str) -> None:
         low, high = min(low for low, _ in found), max(high for _, high in found)
         lines.append(Outside(name, low, high, source, "" if gpu in CHIPS else "all cards"))
 
-    def in_node(ranks: int, inner: int) -> int:
-        """So many ranks of a group are in each node, if each is `inner` ranks from the next."""
-        return max(1, min(ranks, node_gpus // inner))
-
     def collectives(name: str, ranks: int, inner: int) -> None:
-        if ranks > 1:
-            add(name, [collective_bytes(chip, ranks, in_node(ranks, inner), cards) for chip in chips], "nccl")
+        add(name, [collective_bytes(chip, ranks, local(ranks, inner), cards) for chip in chips], "nccl")
 
-    collectives("nccl_data", data, tensor)
-    collectives("nccl_tensor", tensor, 1)
-    collectives("nccl_context", groups.context_ranks, tensor)
-    collectives("nccl_replicas", groups.replicas, tensor * data)
+    if data > 1:
+        collectives("nccl_data", data, tensor)
+    if tensor > 1:
+        collectives("nccl_tensor", tensor, 1)
+    if groups.context_ranks > 1:
+        collectives("nccl_context", groups.context_ranks, tensor)
+    if groups.replicas > 1:
+        collectives("nccl_replicas", groups.replicas, tensor * data)
     if pipeline > 1:
-        local = in_node(pipeline, tensor * data * groups.replicas)
-        nodes, peers = -(-pipeline // local), min(2, pipeline - 1)
-        add("nccl_pipeline", [pairs_bytes(chip, peers, local, nodes, cards) for chip in chips], "nccl")
+        near = local(pipeline, tensor * data * groups.replicas)
+        nodes, peers = -(-pipeline // near), min(2, pipeline - 1)
+        add("nccl_pipeline", [pairs_bytes(chip, peers, near, nodes, cards) for chip in chips], "nccl")
     if expert > 1:
-        local = in_node(expert, tensor)
-        nodes = -(-expert // local)
-        add("nccl_expert", [pairs_bytes(chip, expert - 1, local, nodes, cards) for chip in chips], "nccl-all-to-all")
+        near = local(expert, tensor)
+        nodes = -(-expert // near)
+        add("nccl_expert", [pairs_bytes(chip, expert - 1, near, nodes, cards) for chip in chips], "nccl-all-to-all")
     return lines
 
 

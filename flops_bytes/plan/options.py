@@ -566,7 +566,7 @@ def links_of(asked: Mapping[str, Any]) -> tuple[str | None, str]:
     card, link = asked["gpu"] or "", asked["link"]
     own = next((name for name, row in LINKS.items() if card in row.cards), None)
     if link and link.endswith("Gb/s") and asked["gpus"] > asked["node_gpus"]:
-        return own, str(link)
+        return own, link
     return link or own, "400 Gb/s"
 
 
