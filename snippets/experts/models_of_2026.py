@@ -65,13 +65,13 @@ checkpointed_bytes = {
 }
 
 # of one GPU in a step with ZeRO-3: what it holds of its fullest layer while that is gathered, and what it sends
-gathered_layer_itemsize = {
+gathered_layer_bytes = {
     name: RECIPES[RECIPE].weights * largest_layer_parameters(stack) for name, stack in STACKS.items()
 }
 deepseek = CONFIGS["deepseek-v3"]
 routed_layer = 3 * deepseek["hidden_size"] * deepseek["moe_intermediate_size"] * deepseek["n_routed_experts"]
 apart_layer_bytes = {  # the same of DeepSeek-V3 where each of R ranks holds E/R of its experts
-    ranks: gathered_layer_itemsize["deepseek-v3"] - RECIPES[RECIPE].weights * (routed_layer - routed_layer // ranks)
+    ranks: gathered_layer_bytes["deepseek-v3"] - RECIPES[RECIPE].weights * (routed_layer - routed_layer // ranks)
     for ranks in (8, 64)
 }
 sent_step_bytes = {
