@@ -302,9 +302,12 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     A measured bus bandwidth is what a ring through all GPUs sends from node to node by all network cards together, and
     includes what a collective loses.
     """
-    node_link, network_link = links_of(a)
+    is_network = bool(a["link"]) and a["link"].endswith("Gb/s")  # However few nodes there are.
+    node_link, network_link = links_of(a | {"link": None} if is_network else a)
+    network_link = a["link"] if is_network else network_link
     if not node_link:
-        raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
+        of_nodes = ", ".join(name for name in LINKS if not name.endswith("Gb/s"))
+        raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {of_nodes}")
     node_rate, network_rate = (LINKS[link].bytes_per_second for link in (node_link, network_link))
     network_cards = a["network_cards"] or a["node_gpus"]
     leaving_bytes_per_second = a["bus_bandwidth"] or LINK_EFFICIENCY * network_cards * network_rate

@@ -80,7 +80,13 @@ def test_a_card_is_one_however_it_is_written() -> None:
 
 def test_beside_tensor_ranks_a_node_has_room_for_fewer_of_a_group() -> None:
     """As a node with half the GPUs has, and as many network cards."""
-    for more in ({"expert_ranks": 8}, {"pipeline_ranks": 4}, {"pipeline_ranks": 2, "expert_ranks": 4}, {"context_ranks": 4}, {"replicas": 2}):
+    for more in (
+        {"expert_ranks": 8},
+        {"pipeline_ranks": 4},
+        {"pipeline_ranks": 2, "expert_ranks": 4},
+        {"context_ranks": 4},
+        {"replicas": 2},
+    ):
         halved = outside_lines("H100 SXM", 16, 8, 8, Groups(tensor_ranks=2, **more))
         smaller = outside_lines("H100 SXM", 8, 4, 8, Groups(**more))
         assert [line for line in halved if line.name != "nccl_tensor"] == smaller

@@ -45,6 +45,7 @@ from flops_bytes.plan.parallel import (
     PARALLEL,
     plan_layouts,
 )
+from flops_bytes.time.gpus import LINKS
 from tests.conftest import ROOT
 
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 256, "context": 8192, "zero": 1}
@@ -543,12 +544,18 @@ def test_keys_and_values_go_by_the_collective_that_was_asked_for(by: str, collec
     assert sent["context"] == collective
 
 
-def test_a_network_link_joins_gpus_of_a_node_if_there_is_one_node() -> None:
-    asked = {"model": "llama-3-8b", "gpu_memory": "80GB", "gpu_peak": "500T", "gpus": 8, "tp": 2, "context": 2048}
-    with pytest.raises(ValueError, match=r"--link: what joins such GPUs in a node is not known; choose .*400 Gb/s"):
-        plan_layouts(**asked)
-    (tensor,) = [one for one in plan_layouts(**asked, link="400 Gb/s")["sent"] if one["by"] == "tensor"]
-    assert tensor["bytes_per_second"] == 0.8 * 50e9
+def test_a_link_in_bits_is_the_networks_however_few_nodes_there_are() -> None:
+    """So that of GPUs whose own link nobody knows, none is proposed that is refused again."""
+    asked = {"model": "llama-3-8b", "gpus": 8, "tp": 2, "context": 2048}
+    unknown = asked | {"gpu_memory": "80GB", "gpu_peak": "500T"}
+    with pytest.raises(ValueError, match="--link: what joins such GPUs in a node is not known; choose ") as refused:
+        plan_layouts(**unknown)
+    proposed = [link for link in LINKS if link in str(refused.value)]
+    assert len(proposed) > 5 and all(plan_layouts(**unknown, link=link) for link in proposed)
+    rates = [
+        plan_layouts(**asked, gpu="H100 SXM", link=link)["sent"][0]["bytes_per_second"] for link in (None, "400 Gb/s")
+    ]
+    assert rates[0] == rates[1]
 
 
 def test_boundaries_of_a_pipeline_are_as_wide_as_the_residual_path() -> None:
