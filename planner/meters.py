@@ -9,7 +9,7 @@ from typing import Any
 
 from flops_bytes.plan.assumptions import CompleteQuestion, complete_question
 from flops_bytes.plan.fleet import settled
-from flops_bytes.plan.meters import judge_meters, read_meters
+from flops_bytes.plan.meters import judged_by_meters, read_meters, step_on_card
 from flops_bytes.plan.model import read_named
 from flops_bytes.plan.ways import living_ways, way_row
 from planner.answer import asked, gib, written
@@ -35,8 +35,8 @@ def complete_named(options: dict[str, Any]) -> CompleteQuestion:
 def with_meters(fields: dict[str, str], found: dict[str, Any], question: CompleteQuestion) -> dict[str, Any]:
     """The same of a question that is complete."""
     options = asked(fields)
-    meters = read_meters(question.a, question.model, found["gpu_bytes"])
-    answer = written(fields, options, found | {"meters": meters} | judge_meters(found, meters))
+    meters = read_meters(step_on_card(question.a, question.model, found["gpu_bytes"]))
+    answer = written(fields, options, judged_by_meters(found, meters))
     return answer | {"meters": shown_meters(meters)}
 
 

@@ -30,8 +30,9 @@ from flops_bytes.plan.meters import (
     LIFE,
     LIVES,
     RETRIES,
-    read_meters,
+    read_life,
     runs_of,
+    step_on_card,
 )
 from flops_bytes.plan.options import read_gpu, read_options
 from published.readings import (
@@ -202,8 +203,8 @@ def _rules(reading: Reading) -> tuple[bool, bool]:
     question, _ = stacks.as_stored(asks, {})
     a = read_options(question)
     card_bytes = read_gpu(a).memory_bytes
-    met = read_meters(a, stacks.read_model(question, a), card_bytes)
-    return planned_tensors(asks) + FLAT_BYTES <= card_bytes, met["lives"] != DIES
+    life = read_life(step_on_card(a, stacks.read_model(question, a), card_bytes))
+    return planned_tensors(asks) + FLAT_BYTES <= card_bytes, life != DIES
 
 
 def told(each: Metered) -> str:

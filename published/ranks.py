@@ -26,10 +26,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from flops_bytes.memory.allocator import Settings
 from flops_bytes.parallel.layouts import stage_layers
 from flops_bytes.plan.meters import DIES, LIFE, Reading, one_way
-from flops_bytes.plan.parallel import plan_layouts, read_question, steps_in_ways
+from flops_bytes.plan.parallel import plan_layouts, rank_on_card, read_question
 from flops_bytes.plan.rank_ways import Candidate, in_order
 from flops_bytes.plan.stacks import read_model
 from published.layouts import GIB, Row, nearer, published_seconds
@@ -212,11 +211,10 @@ def ask(run: Run) -> Said:
     except ValueError as error:
         return Said({}, (), 0.0, False, "", None, str(error).partition(";")[0])
     layout, beside = question.layout, answer["memory_bytes"]["allowance"]
-    capacity_bytes = question.memory_bytes - beside
 
     def readings(rank: int) -> list[Reading]:
-        steps = steps_in_ways(question, layout, question.a["checkpointing"], rank)
-        return [one_way(each, Settings(), capacity_bytes) for each in steps]
+        job = rank_on_card(question, layout, question.a["checkpointing"], rank)
+        return [one_way(each, job.settings, job.capacity_bytes) for each in job.runs]
 
     asked = {rank for meter in run.memory.values() for rank, _ in meter} | {answer["fullest_rank"]}
     found = {rank: readings(rank) for rank in asked}

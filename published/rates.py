@@ -3,6 +3,9 @@
 A file `measurements/published/rates/<source>.toml` is as those one folder higher: where a source stands, which lines
 hold its rows, and what each was measured on; every row of a table, or none. `python -m published.rates
 FOLDER --extract CLONES` reads the rows anew from CLONES/owner/name, `--table` writes flops_bytes/time/rate_table.py.
+
+Of matmuls whose rows begin at no multiple of 16 bytes, published traces and this book's own sweep of shapes tell what
+they reach of the nearest ones whose rows do.
 """
 
 import argparse
@@ -10,12 +13,15 @@ import hashlib
 import json
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import log
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.time import rate_table
 from flops_bytes.time.gpus import GPUS
+from flops_bytes.time.rates import card_family
+from published.kernel_times import ALIGNED, group_of, read_rows
 from published.readings import matches, read_head, rows_of, with_found
 
 EXTRACTED = "# Written by `python -m published.rates`, from the files above. No hand types what follows."
@@ -156,34 +162,79 @@ def is_large(each: Rate) -> bool:
     return "rows" not in each.found or int(each.found["rows"]) * int(each.found["columns"]) >= LARGE
 
 
+class Speed(NamedTuple):
+    """Of a matmul."""
+
+    where: str  # the trace or the record
+    card: str
+    unit: str
+    shape: tuple[int, ...]  # how many at once, rows, columns, length of the sums
+    flop_per_second: float
+
+    def is_aligned(self) -> bool:
+        return all(length % ALIGNED[self.unit] == 0 for length in self.shape[2:])
+
+    def distance(self, other: "Speed") -> float:
+        return sum(abs(log(mine / its)) for mine, its in zip(self.shape, other.shape, strict=True))
+
+
+def matmul_speeds(measurements: Path) -> Iterator[Speed]:
+    """On matmul units, those of published traces that took longer than their launch; and those of this book's sweep."""
+    for path in sorted((measurements / "published" / "kernels").glob("*.toml")):
+        for row in read_rows(path):
+            if group_of(row) == "matmul" and row.seconds and row.unit in ALIGNED and row.unit != "float32":
+                batch, m, n, k = row.shape
+                yield Speed(row.where, row.card, row.unit, row.shape, 2 * batch * m * n * k / row.seconds)
+    sweep = json.loads((measurements / "nvidia-h200" / "mfu.json").read_text(encoding="utf-8"))["values"]
+    for name, shape in sweep["SHAPES"].items():
+        yield Speed("mfu", "H200 SXM", "bfloat16", (1, *shape), sweep["shape_flop_per_second"][name])
+
+
+NEAR = 0.2  # in logarithms, over all sides
+
+
+def unaligned_shares(speeds: Iterable[Speed]) -> dict[str, list[float]]:
+    """By family of cards what matmuls with unaligned rows reach of the nearest aligned one, where one is near."""
+    speeds, shares = list(speeds), dict[str, list[float]]()
+    for each in speeds:
+        alike = [other for other in speeds if other[:3] == each[:3] and other.is_aligned()]
+        nearest = min(alike, key=each.distance, default=each)
+        if not each.is_aligned() and nearest != each and each.distance(nearest) <= NEAR:
+            share = round(each.flop_per_second / nearest.flop_per_second, 3)
+            shares.setdefault(card_family(each.card), []).append(share)
+    return {family: sorted(found) for family, found in sorted(shares.items())}
+
+
 WHAT = {
     "SIZED": "matmuls: m, k, n and GFLOP/s",
     "BEST": "the fastest matmul of each source, GFLOP/s",
     "SUSTAINED": "large matmuls one after the other for minutes, GFLOP/s",
     "ATTENTION": "causal attention, heads of 128 features: tokens, heads, GFLOP/s forward and backward",
     "BANDWIDTH": "element-wise passes over tensors larger than a cache: GB/s of what is read and written",
+    "UNALIGNED": "matmuls whose rows begin at no multiple of 16 bytes, over those whose rows do",
 }
 
 
-def written(table: Mapping[str, Any]) -> Iterator[str]:
-    """The module's lines."""
-    yield '"""Published rates of kernels by card, in 16 bits; measurements/published/rates has their sources."""'
-    yield ""
-    yield "# Written by `python -m published.rates FOLDER --table`. No hand types what follows."
-    yield "# ruff: noqa: E501"
-    yield "# fmt: off"
-    for name, of in table.items():
-        yield f"{name} = {{  # {WHAT[name]}"
-        for gpu, rows in of.items():
-            yield f"    {json.dumps(gpu)}: {rows!r},".replace("'", '"')
-        yield "}"
-    yield "# fmt: on"
+def rate_module(rates: list[Rate], measurements: Path) -> str:
+    """The text of flops_bytes/time/rate_table.py."""
+    lines = [
+        '"""Published rates of kernels by card, in 16 bits; measurements/published/rates has their sources."""',
+        "",
+        "# Written by `python -m published.rates FOLDER --table`. No hand types what follows.",
+        "# ruff: noqa: E501",
+        "# fmt: off",
+    ]
+    for name, of in (tabled(rates) | {"UNALIGNED": unaligned_shares(matmul_speeds(measurements))}).items():
+        lines.append(f"{name} = {{  # {WHAT[name]}")
+        lines += [f"    {json.dumps(gpu)}: {rows!r},".replace("'", '"') for gpu, rows in of.items()]
+        lines.append("}")
+    return "\n".join([*lines, "# fmt: on"]) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     """The exit status is 2 after a mistake."""
     parser = argparse.ArgumentParser(prog="python -m published.rates", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="measurements/published/rates")
     parser.add_argument("--extract", type=Path, metavar="CLONES")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args(arguments)
@@ -196,7 +247,7 @@ def main(arguments: list[str]) -> int:
         return 2
     if options.table:
         path = Path(rate_table.__file__)
-        path.write_text("\n".join(written(tabled(rates))) + "\n", encoding="utf-8")
+        path.write_text(rate_module(rates, options.folder.parents[1]), encoding="utf-8")
     print(f"{len(rates)} rows")
     return 0
 

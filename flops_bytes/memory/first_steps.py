@@ -6,7 +6,7 @@ as all that follow. Where storages lie, and what is reserved for them, flops_byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from flops_bytes.memory.adapters import CONSTANTS
@@ -27,14 +27,14 @@ class Sharding(NamedTuple):
     """What the GPUs of a group share, as PyTorch's fully_shard does it."""
 
     gpus: int
-    gathers: bool  # weights, unit by unit: a layer, and what is in none
-    reduces: bool  # whole gradients of a unit to a share of their sum
-    flat: bool = False  # as one tensor a unit (FSDP 1), else each tensor by itself
-    holds_inputs: bool = False  # until a pass ends, of each layer that is made again by reentrant checkpointing
-    gathered_layer_bytes: float = 2  # of a parameter of a layer
-    width: int = 2  # bytes of a parameter of another unit that is gathered, and of a whole gradient that is sent
-    share_width: int = 4  # of a share's gradient
-    shares_stay: bool = True  # until the update, which else is the host's
+    gathers: bool  # Weights are gathered unit by unit: each layer is a unit, and all that is in no layer is one.
+    reduces: bool  # A unit's whole gradients are summed over the GPUs, and each keeps its share.
+    flat: bool = False  # A unit is one tensor, as in FSDP 1; else each tensor is sharded by itself.
+    holds_inputs: bool = False  # FSDP 1's hooks hold inputs of reentrantly checkpointed layers to the pass's end.
+    gathered_layer_itemsize: float = 2  # Bytes of a parameter of a layer that is gathered.
+    itemsize: int = 2  # Bytes of a parameter that is gathered outside of layers, and of a gradient that is sent.
+    share_itemsize: int = 4  # Bytes of a gradient in the share that stays.
+    shares_stay: bool = True  # The GPU keeps its share until the update; else the host takes it at once.
 
 
 class Run(NamedTuple):
@@ -44,14 +44,14 @@ class Run(NamedTuple):
     family: ModelFamily
     config: StepConfig
     state: Mapping[str, int]  # bytes by line: weights, adapters, master, optimizer
-    update_bytes: int  # that an update takes beside gradients and state, for a moment
+    update_bytes: int  # The update takes these temporaries beside gradients and state.
     lengths: Sequence[Sequence[int]] = ()  # tokens of the sequences of each micro-batch, step by step
     base: str = "as-recipe"
     sharding: Sharding = Sharding(1, gathers=False, reduces=False)
-    bucket_bytes: int = 0  # copies of gradients that are sent, for good
-    constant_bytes: int = 0  # what else is there for good, of which no more is known
+    bucket_bytes: int = 0  # DDP's buckets hold copies of gradients, for the whole run.
+    constant_bytes: int = 0  # Bytes that are there all the time, and belong to no tensor that is written here.
     workspace_bytes: int = 0  # of cuBLAS, for each of two threads
-    beside: Mapping[str, int] = {}  # bytes by moment, of which no more is known than that they are there then
+    beside: Mapping[str, int] = {}  # The same by moment: bytes that are there then, of no tensor that is written here.
 
 
 class Steps(NamedTuple):
@@ -107,7 +107,7 @@ class Writer:
         self.gathered_sizes: dict[str, list[int]] = {}  # bytes of these, by unit
         for name, numbers in weights.items():
             unit, sharding = unit_of(name), run.sharding
-            width = sharding.width if unit == "root" else sharding.gathered_layer_bytes
+            width = sharding.itemsize if unit == "root" else sharding.gathered_layer_itemsize
             self.gathered_sizes.setdefault(unit, []).append(int(width * numbers))
         self.waiting: list[int] = []  # storages of what another stream still reads
         self.sent = -1  # the storage of gradients that are being reduced
@@ -168,11 +168,19 @@ class Writer:
         self.load_weights()
         for line in ("adapters", "master"):
             self.split(line, run.state.get(line, 0))
-        left = run.bucket_bytes
-        while left > 0:
-            self.take("reduced", min(left, BUCKET_BYTES))
-            left -= BUCKET_BYTES
+        for nbytes in self.buckets():
+            self.take("reduced", nbytes)
         self.take("beside", run.constant_bytes)
+
+    def buckets(self) -> Iterator[int]:
+        """Bytes of each bucket: gradients of whole tensors, the last ones first, until it is full."""
+        least, held = MIB, 0  # The first is full earlier.
+        for numbers in reversed([*self.trained.values()]):
+            held += self.run.bucket_bytes * numbers // self.total
+            if held >= least:
+                yield held
+                least, held = BUCKET_BYTES, 0
+        yield held
 
     def load_weights(self) -> None:
         """Tensor by tensor; what becomes 4 bits is there in the recipe's format before."""
@@ -325,12 +333,12 @@ class Writer:
         if not mine:
             return
         numbers, run = sum([self.trained[name] for name in mine]), self.run
-        width = FLOAT32 if run.config.adapters else run.sharding.width
+        width = FLOAT32 if run.config.adapters else run.sharding.itemsize
         self.give(self.sent)
         self.sent = self.take("reduced", width * numbers)
         for name in mine:
             self.give(self.gradients.pop(name))
-        share = self.take("gradients", -(-run.sharding.share_width * numbers // run.sharding.gpus), REDUCE)
+        share = self.take("gradients", -(-run.sharding.share_itemsize * numbers // run.sharding.gpus), REDUCE)
         if unit in self.shards or not run.sharding.shares_stay:
             self.give(share)
         else:

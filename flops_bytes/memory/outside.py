@@ -207,31 +207,56 @@ def pairs_bytes(chip: Chip, peers: int, local: int, nodes: int, cards: int) -> t
     return low, high + near * min(channels, most) * ALL_TO_ALL_PERCENT // 100
 
 
+class Groups(NamedTuple):
+    """How many ranks each group of a GPU has, beside those that split the batch."""
+
+    tensor_ranks: int = 1
+    context_ranks: int = 1
+    pipeline_ranks: int = 1
+    expert_ranks: int = 1
+    replicas: int = 1  # Of hybrid sharding: copies of what ZeRO shards.
+
+
+NO_GROUPS = Groups()
+
+
 def nccl_lines(
-    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
+    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, groups: Groups = NO_GROUPS
 ) -> list[Outside]:
-    """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the data group,
-    of which expert groups are parts, then stages. Each has buffers of its own."""
-    data, cards = gpus // (tensor * pipeline), network_cards or node_gpus
+    """A line for each communicator of a GPU: ranks of a tensor group lie side by side, then those of the context group
+    and all those of the data group, of which context and expert groups are parts, then replicas, then stages. Each
+    communicator has buffers of its own."""
+    tensor, pipeline, expert = groups.tensor_ranks, groups.pipeline_ranks, groups.expert_ranks
+    data = gpus // (tensor * pipeline * groups.replicas)
+    cards = network_cards or node_gpus
     chips = [CHIPS[gpu]] if gpu in CHIPS else list(CHIPS.values())
     lines: list[Outside] = []
+
+    def local(ranks: int, inner: int) -> int:
+        """So many ranks of a group are in each node, if each is `inner` ranks from the next."""
+        return max(1, min(ranks, node_gpus // inner))
 
     def add(name: str, found: list[tuple[int, int]], source: str) -> None:
         low, high = min(low for low, _ in found), max(high for _, high in found)
         lines.append(Outside(name, low, high, source, "" if gpu in CHIPS else "all cards"))
 
+    def collectives(name: str, ranks: int, inner: int) -> None:
+        add(name, [collective_bytes(chip, ranks, local(ranks, inner), cards) for chip in chips], "nccl")
+
     if data > 1:
-        near = max(1, min(data, node_gpus // tensor))
-        add("nccl_data", [collective_bytes(chip, data, near, cards) for chip in chips], "nccl")
+        collectives("nccl_data", data, tensor)
     if tensor > 1:
-        near = min(tensor, node_gpus)
-        add("nccl_tensor", [collective_bytes(chip, tensor, near, cards) for chip in chips], "nccl")
+        collectives("nccl_tensor", tensor, 1)
+    if groups.context_ranks > 1:
+        collectives("nccl_context", groups.context_ranks, tensor)
+    if groups.replicas > 1:
+        collectives("nccl_replicas", groups.replicas, tensor * data)
     if pipeline > 1:
-        near = max(1, min(pipeline, node_gpus // (tensor * data)))
+        near = local(pipeline, tensor * data * groups.replicas)
         nodes, peers = -(-pipeline // near), min(2, pipeline - 1)
         add("nccl_pipeline", [pairs_bytes(chip, peers, near, nodes, cards) for chip in chips], "nccl")
     if expert > 1:
-        near = max(1, min(expert, node_gpus // tensor))
+        near = local(expert, tensor)
         nodes = -(-expert // near)
         add("nccl_expert", [pairs_bytes(chip, expert - 1, near, nodes, cards) for chip in chips], "nccl-all-to-all")
     return lines
@@ -239,9 +264,9 @@ def nccl_lines(
 
 @cache
 def outside_lines(
-    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, tensor: int = 1, pipeline: int = 1, expert: int = 1
+    gpu: str, gpus: int, node_gpus: int, network_cards: int = 0, groups: Groups = NO_GROUPS
 ) -> list[Outside]:
     """Bytes of one GPU beside PyTorch's allocator, line by line; the sum of the lows and of the highs is what
     nvidia-smi shows beside the reserved bytes. `network_cards` of a node: 0 is one for each GPU."""
     lines = [context_line(gpu), kernels_line(gpu)]
-    return lines + nccl_lines(gpu, gpus, node_gpus, network_cards, tensor, pipeline, expert)
+    return lines + nccl_lines(gpu, gpus, node_gpus, network_cards, groups)

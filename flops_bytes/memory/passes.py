@@ -118,14 +118,18 @@ def embedded(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) 
 
 
 def tables(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, which have names while layers go forward."""
-    size, itemsize = rotary_bytes(stack, family, config) // 2, rotary_itemsize(family, config)
+    """Cosines and sines, which have names while layers go forward; of complex numbers they are one table."""
+    size, itemsize = rotary_bytes(stack, family, config), rotary_itemsize(family, config)
     features = max(rotary_features(layer, family) for layer, _ in stack.layers)
     shape = (1, config.seq_len, features // (2 if family.rope in ("chunks", "pairs") else 1))
-    if family.code[:3] != "own":  # whose angles are the product of positions and frequencies
+    # Transformers makes the angles by a matmul, the first of a pass, so cuBLAS takes its workspace here.
+    if family.code[:3] != "own":
         tape.count_matmul("matrices", 0)
-    return tape.bind(tape.tensor(shape, itemsize, Storage(size))), tape.bind(
-        tape.tensor(shape, itemsize, Storage(size))
+    if family.rope == "complex":
+        both = tape.bind(tape.tensor(shape, itemsize, Storage(size)))
+        return both, both
+    return tape.bind(tape.tensor(shape, itemsize, Storage(size // 2))), tape.bind(
+        tape.tensor(shape, itemsize, Storage(size // 2))
     )
 
 

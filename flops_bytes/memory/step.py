@@ -784,7 +784,7 @@ def layer_runs(stack: Stack, family: ModelFamily, config: StepConfig) -> list[La
     found: list[LayerRun] = []
     windows: list[int] = []
     recomputed_windows: list[int] = []
-    for layer, times, is_checkpointed in runs_of_equal_layers(stack, family, config):
+    for layer, times, is_checkpointed in runs_of_equal_layers(stack, config):
         window = layer.mixer.window if isinstance(layer.mixer, Attention) else 0
         if window not in windows:
             windows.append(window)
@@ -805,7 +805,7 @@ def trained_in(runs: list[LayerRun]) -> int:
     return sum(alike.times * alike.memory.trained_parameters for alike in runs)
 
 
-def runs_of_equal_layers(stack: Stack, family: ModelFamily, config: StepConfig) -> list[tuple[Layer, int, bool]]:
+def runs_of_equal_layers(stack: Stack, config: StepConfig) -> list[tuple[Layer, int, bool]]:
     """Runs of equal layers: a layer, how many there are, and whether they are checkpointed."""
     each: list[tuple[Layer, int]] = list(stack.layers)
     if config.every > 1:
@@ -878,11 +878,9 @@ def trained_parameters(stack: Stack, family: ModelFamily, config: StepConfig) ->
     return trained_in(layer_runs(stack, family, config)) if config.adapters else sum(parameters(stack).values())
 
 
-def kept_bytes(
-    stack: Stack, kind: str, seq_len: int, batch: int = 1, fused: bool = True, checkpointing: str = "none"
-) -> dict[str, int]:
+def kept_bytes(stack: Stack, kind: str, seq_len: int, batch: int = 1, checkpointing: str = "none") -> dict[str, int]:
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
-    family, config = FAMILIES[kind], StepConfig(seq_len, batch, "bf16", fused, checkpointing)
+    family, config = FAMILIES[kind], StepConfig(seq_len, batch, "bf16", checkpointing=checkpointing)
     layers = [(times, layer_memory(stack.d_model, layer, family, config)) for layer, times in stack.layers]
     return {
         "layers": sum(times * once.saved_for_backward.total for times, once in layers),

@@ -382,7 +382,7 @@ def sent(
     batch: int = 1,
     checkpointing: str = "none",
     width: int = 2,
-    reduced_width: int = 4,
+    reduced_itemsize: int = 4,
     adapters: AdapterTraffic | None = None,
 ) -> Sent:
     """Of one step of a pipeline rank in the middle of its data.
@@ -403,7 +403,7 @@ def sent(
     part = features // t if layout.sequence else features
     in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
 
-    in_data = data_sent(shape, layout, rank, width, reduced_width, adapters)
+    in_data = data_sent(shape, layout, rank, width, reduced_itemsize, adapters)
     return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], sum(in_data[:2]), in_data.copies)
 
 
@@ -423,7 +423,7 @@ class AdapterTraffic(NamedTuple):
     """What ZeRO sends of adapters and of the frozen weights beside them."""
 
     numbers: Sequence[int]  # of each pipeline rank, before ZeRO shards them
-    gathered_width: float  # bytes of a frozen parameter that is gathered
+    gathered_itemsize: float  # bytes of a frozen parameter that is gathered
 
 
 class DataSent(NamedTuple):
@@ -439,7 +439,7 @@ def data_sent(
     layout: Layout,
     rank: int,
     width: int = 2,
-    reduced_width: int = 4,
+    reduced_itemsize: int = 4,
     adapters: AdapterTraffic | None = None,
 ) -> DataSent:
     """What ZeRO sends in a step of a pipeline rank. Stages 0 and 1 send once a step, 2 and 3 once a micro-batch.
@@ -447,19 +447,19 @@ def data_sent(
     held, groups = rank_parameters(shape, layout, rank), {"dense": layout.shards, "experts": layout.expert_shards}
     times = layout.micro_batches if layout.zero > 1 else 1
     gathers = 2 * times if layout.zero == 3 else 1
-    gathered_width: float = width
+    gathered_itemsize: float = width
     trained = gathered = held
     if adapters:
-        trained, reduced_width, gathered_width = {"dense": adapters.numbers[rank]}, 4, adapters.gathered_width
+        trained, reduced_itemsize, gathered_itemsize = {"dense": adapters.numbers[rank]}, 4, adapters.gathered_itemsize
     if adapters and layout.zero < 3:
-        gathered, gathered_width = trained, 4
+        gathered, gathered_itemsize = trained, 4
     reduced = copies = of_weights = 0.0
     for part, numbers in trained.items():
-        gradient_bytes = times * reduced_width * numbers
+        gradient_bytes = times * reduced_itemsize * numbers
         reduced += ring_bytes(gradient_bytes, groups[part], "reduce_scatter" if layout.zero else "allreduce")
         copies += ring_bytes(gradient_bytes / groups[part], layout.replicas, "allreduce")
     for part, numbers in gathered.items():
-        of_weights += ring_bytes(gathers * gathered_width * numbers, groups[part], "allgather") if layout.zero else 0
+        of_weights += ring_bytes(gathers * gathered_itemsize * numbers, groups[part], "allgather") if layout.zero else 0
     return DataSent(reduced, of_weights, copies)
 
 
@@ -484,6 +484,11 @@ def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus:
     return min(within, between * beside)
 
 
+def neighbour_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
+    """The same of what goes to the group's next rank alone: over nodes, what the GPU's own network card sends."""
+    return within if inner * ranks <= node_gpus else min(within, between)
+
+
 def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
     """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card.
 
@@ -503,8 +508,8 @@ def rates(
     t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
     return Sent(
         tensor=group_rate(1, t, within, between_tensor or between, node_gpus),
-        context=group_rate(t, c, within, between, node_gpus),
-        pipeline=group_rate(t * c * d, p, within, between, node_gpus),
+        context=(neighbour_rate if layout.ring else group_rate)(t, c, within, between, node_gpus),
+        pipeline=neighbour_rate(t * c * d, p, within, between, node_gpus),
         expert=scatter_rate(layout.expert_tensor, layout.expert, within, between, node_gpus),
         data=group_rate(t, layout.shards, within, between, node_gpus),
         replicas=group_rate(t * layout.shards, layout.replicas, within, between, node_gpus),
@@ -576,15 +581,16 @@ def step_seconds(
     rate: Sent,
     batch: int = 1,
     checkpointing: str = "none",
-    causal: bool = True,
+    itemsize: int = 2,
     attention_flop_per_second: float | None = None,
     computed: Callable[[int], Mapping[str, float]] | None = None,
     hides_tensor: bool = False,
     adapters: AdapterTraffic | None = None,
 ) -> dict[str, float]:
     """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
-    Attention runs at the same rate if it has none of its own. `computed` gives a pipeline rank's own seconds instead,
-    by line, and an "update" after all passes.
+    Numbers that are sent have `itemsize` bytes, but for gradients, which data_sent() says. Attention runs at the same
+    rate if it has none of its own. `computed` gives a pipeline rank's own seconds instead, by line, and an "update"
+    after all passes.
 
     The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
     that need it, so nothing hides it here, but for `hides_tensor`, and a ring's turns, which attention hides. Sharding
@@ -593,7 +599,7 @@ def step_seconds(
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
     for rank in distinct_ranks(shape, layout):
-        flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
+        flops = rank_flops(shape, layout, rank, seq_len, batch, True, checkpointing)
         if adapters:
             numbers = layout.tensor * adapters.numbers[rank]
             flops = flops.with_adapters(batch * seq_len, numbers, checkpointing == "full")
@@ -601,7 +607,7 @@ def step_seconds(
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
         own = dict(computed(rank)) if computed else at_one_rate
         update = {line: own.pop(line) for line in ("update",) if line in own}
-        within = sent_within_layers(shape, layout, rank, seq_len, batch, checkpointing)
+        within = sent_within_layers(shape, layout, rank, seq_len, batch, checkpointing, itemsize)
         between = {name: size / getattr(rate, name) for name, size in within.items()}
         if layout.ring:
             scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
@@ -610,7 +616,7 @@ def step_seconds(
             between["tensor"] = exposed_seconds(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())
         idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
-        in_data = data_sent(shape, layout, rank, adapters=adapters)
+        in_data = data_sent(shape, layout, rank, itemsize, adapters=adapters)
         reduced = in_data.reduced / rate.data + in_data.copies / (rate.replicas or rate.data)
         hidden = passes, layout.zero, layout.micro_batches, flops.share(flops.backward)
         data = waiting_seconds(overlap(reduced, in_data.gathered / rate.data, *hidden))
@@ -630,7 +636,7 @@ def exposed_seconds(sending: float, matmuls: float, ranks: int) -> float:
 
 
 def powers_of_two(most: int) -> list[int]:
-    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+    return [2**power for power in range(most.bit_length())]
 
 
 def possible_layouts(

@@ -144,15 +144,15 @@ def turns(warm_up: int, micro_batches: int, ranks: int, stages: int) -> Iterator
 class RankRun(NamedTuple):
     """What a rank trains, and how."""
 
-    run: Run  # its state, sharding, and what is there for good
+    run: Run
     modules: Modules
     stages: tuple[Stage, ...]
-    order: tuple[Turn, ...]  # of a step
-    buffers: Mapping[str, int]  # bytes that are there from the first pass on, by line
-    update_buffers: Sequence[tuple[str, int]]  # lines and bytes of what is there while the update is
-    buffered: bool = False  # what comes from other stages lies in buffers that stay
-    keeps_result: bool = False  # what goes to the next stage stays until its gradient has come
-    adds: bool = False  # gradients of a pass, when it has ended, to wider ones, which are among the state
+    order: tuple[Turn, ...]  # The turns of a step.
+    buffers: Mapping[str, int]  # Bytes that are there from the first pass on, by line.
+    update_buffers: Sequence[tuple[str, int]]  # These lines and bytes are there only while the update runs.
+    buffered: bool = False  # What comes from other stages lies in buffers that stay.
+    keeps_result: bool = False  # What goes to the next stage stays until its gradient has come.
+    adds: bool = False  # When a pass ends, its gradients are added to wider ones, which are part of the state.
 
 
 def asked_pass(told: RankRun, stage: Stage, is_first: bool) -> tuple[Stage, Modules, StepConfig, bool, bool]:
@@ -167,8 +167,8 @@ def named(name: str, stage: int) -> str:
     return f"{name} of stage {stage}" if stage and name[:6] == "layer " else name
 
 
-# Launches that wait for the GPU at most: then PyTorch waits, too. NVIDIA does not say how many; so many were observed.
-QUEUE = 1024
+# The CPU waits when so many launches wait for the GPU. NVIDIA does not say how many; so many were observed.
+MOST_QUEUED_LAUNCHES = 1024
 
 
 class RankWriter(Writer):
@@ -230,7 +230,7 @@ class RankWriter(Writer):
 
     def take(self, line: str, nbytes: int, stream: int = COMPUTE) -> int:
         self.launches += 1
-        while self.lagging and self.lagging[0][0] < self.launches - QUEUE:
+        while self.lagging and self.lagging[0][0] < self.launches - MOST_QUEUED_LAUNCHES:
             super().give(self.lagging.popleft()[1])
         return super().take(line, nbytes, stream)
 

@@ -34,11 +34,10 @@ from flops_bytes.parallel.layouts import (
     AdapterTraffic,
     Layout,
     Model,
-    head_layers,
     in_flight,
     rank_kinds,
     rank_parameters,
-    stage_layers,
+    stage_indices,
     state_bytes,
     warm_up,
 )
@@ -53,7 +52,7 @@ from flops_bytes.parallel.rank_steps import (
     stage_numbers,
     turns,
 )
-from flops_bytes.parallel.sharding import gathered_width
+from flops_bytes.parallel.sharding import gathered_itemsize
 from flops_bytes.parallel.stacks import Split, in_order
 from flops_bytes.parallel.trainers import modules_of
 
@@ -104,13 +103,10 @@ def family_of_shape(shape: Model) -> ModelFamily:
 def rank_stages(shape: Model, layout: Layout, rank: int) -> tuple[Stage, ...]:
     """The stages of a pipeline rank; each has what a tensor rank has of its layers."""
     stack, number = whole_stack(shape), layout.pipeline * layout.virtual
-    order = in_order(stack)
-    head = head_layers(shape) if layout.shares == "by-weight" else 0.0
-    sizes = stage_layers(shape.layers, number, layout.shares, head)
+    order, indices = in_order(stack), stage_indices(shape, layout)
     vocab, found = ceil(stack.vocab / layout.tensor), []
     for place in range(rank, number, layout.pipeline):
-        first = sum(sizes[:place])
-        layers = tuple((shared_layer(layer, layout), 1) for layer in order[first : first + sizes[place]])
+        layers = tuple((shared_layer(order[index], layout), 1) for index in indices[place])
         found.append(Stage(replace(stack, layers=layers, vocab=vocab), place == 0, place == number - 1))
     return tuple(found)
 
@@ -170,7 +166,7 @@ def adapters_of(shape: Model, layout: Layout, step: RankStep) -> AdapterTraffic 
         data=1, context=1, zero=0, schedule="1f1b", micro_batches=layout.pipeline, replicas=1, ring=False
     )
     numbers = numbers_of_ranks(shape, alike, RankStep(layout.tensor, recipe=step.recipe, adapters=step.adapters))
-    return AdapterTraffic(numbers, gathered_width(step.recipe, step.base))
+    return AdapterTraffic(numbers, gathered_itemsize(step.recipe, step.base))
 
 
 @lru_cache(maxsize=1024)  # asked for each layout of a list with these degrees
@@ -210,27 +206,27 @@ def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun
     recipe, in_pipeline = RECIPES[step.recipe], layout.pipeline > 1
     adds = habits.sums_in_float32 or (sums_gathered(layout) and not step.adapters)
     numbers = sum(rank_parameters(shape, layout, rank).values())
-    width = 4 if step.recipe == "fp32" else 2
+    itemsize = 4 if step.recipe == "fp32" else 2
     sharding = Sharding(
         layout.shards,
         gathers=layout.zero == 3 and layout.shards > 1 and not in_pipeline,
         reduces=layout.zero > 1 and layout.shards > 1 and not in_pipeline and not habits.sums_in_float32,
-        gathered_layer_bytes=gathered_width(step.recipe, step.base),
-        width=width,
-        share_width=RECIPES["fp32"].gradients if step.adapters else recipe.gradients,
+        gathered_layer_itemsize=gathered_itemsize(step.recipe, step.base),
+        itemsize=itemsize,
+        share_itemsize=RECIPES["fp32"].gradients if step.adapters else recipe.gradients,
     )
-    own = step.batch * config.seq_len * stages[0].stack.d_model * width
+    own = step.batch * config.seq_len * stages[0].stack.d_model * config.number_bytes
     part = own // layout.tensor if layout.sequence else own
     passes = layout.micro_batches * layout.virtual
-    buffers = kept_by_trainer(layout, own, numbers, width)
+    buffers = kept_by_trainer(layout, own, numbers, itemsize)
     if layout.trainer == "megatron-lm" and not step.adapters:
-        buffers["empty gradients"] = width * numbers_of_shapes(stages)
+        buffers["empty gradients"] = itemsize * numbers_of_shapes(stages)
     if in_pipeline and habits.keeps_boundaries:
         buffers["boundaries"] = part * passes * ((rank > 0) + (rank < layout.pipeline - 1))
     if sums_gathered(layout):
-        buffers["gathered"] = frozen_bytes_of(stages, numbers, 1, step) if step.adapters else width * numbers
+        buffers["gathered"] = frozen_bytes_of(stages, numbers, 1, step) if step.adapters else itemsize * numbers
         buffers["gradients"] = 0 if step.adapters else 4 * numbers
-    waits = min(warm_up(layout, rank), layout.micro_batches * layout.virtual - 1)
+    waits = warm_up(layout, rank)
     fewest = -(-(waits + 1 + MORE_TURNS) // layout.virtual)
     each = layout.pipeline if layout.virtual > 1 else 1
     micro_batches = min(layout.micro_batches, -(-fewest // each) * each)
@@ -248,7 +244,7 @@ def rank_run(shape: Model, layout: Layout, rank: int, step: RankStep) -> RankRun
         run,
         modules_of(layout.trainer, family_of_shape(shape), step.loss),
         stages,
-        tuple(turns(min(waits, micro_batches * layout.virtual - 1), micro_batches, layout.pipeline, layout.virtual)),
+        tuple(turns(waits, micro_batches, layout.pipeline, layout.virtual)),
         buffers,
         gathered_by_update(layout, numbers, recipe.weights),
         buffered=in_pipeline and habits.keeps_boundaries,
@@ -323,19 +319,11 @@ def layer_activation_bytes(
     return two.left - one.left
 
 
-def rank_activation_bytes(
-    shape: Model,
-    layout: Layout,
-    rank: int,
-    seq_len: int,
-    batch: int = 1,
-    checkpointing: str = "none",
-    recipe: str = "bf16_master",
-) -> int:
+def rank_activation_bytes(shape: Model, layout: Layout, rank: int, seq_len: int) -> int:
     """Bytes that all layers of a pipeline rank keep when most of its micro-batches are in flight."""
     kept = 0
     for kind, number in rank_kinds(shape, layout, rank).items():
-        each = layer_activation_bytes(kind, layout, seq_len, batch, checkpointing, recipe)
+        each = layer_activation_bytes(kind, layout, seq_len)
         kept += ceil(in_flight(layout, rank) * number / layout.virtual) * each
     return kept
 
@@ -420,7 +408,7 @@ def peaks_of_stages(
     order: tuple[Turn, ...],
     habits: tuple[bool, bool, bool],
 ) -> dict[str, int]:
-    """The same of any rank, whatever its state is."""
+    """The peaks of a rank's step by moment, beside its state, cached for all ranks whose stages are alike."""
     has_master = RECIPES["fp32" if config.adapters else config.recipe].master > 0
     run = Run(stages[0].stack, family, config, {"master": int(has_master)}, 0, sharding=sharding)
     told = RankRun(run, modules, stages, order, {}, [], *habits)
@@ -437,7 +425,7 @@ def peaks_of(told: RankRun, stages: tuple[Stage, ...]) -> dict[str, int]:
     return peaks_of_stages(stages, told.modules, run.config, run.family, run.sharding, told.order, habits)
 
 
-FEW = 3  # layers: the last, the first, and one between, around which others are gathered
+FEW_LAYERS = 3  # layers: the last, the first, and one between, around which others are gathered
 
 
 def held_bytes(shape: Model, layout: Layout, rank: int, step: RankStep) -> int:
@@ -445,7 +433,7 @@ def held_bytes(shape: Model, layout: Layout, rank: int, step: RankStep) -> int:
     each more adds: of kinds of which as many are left, all together."""
     told = rank_run(shape, layout, rank, step)
     left = {
-        (place, kind): times - FEW
+        (place, kind): times - FEW_LAYERS
         for place, stage in enumerate(told.stages)
         for kind, times in Counter(layer for layer, _ in stage.stack.layers).items()
     }
@@ -454,7 +442,7 @@ def held_bytes(shape: Model, layout: Layout, rank: int, step: RankStep) -> int:
         few = []
         for place, stage in enumerate(told.stages):
             kinds = Counter(layer for layer, _ in stage.stack.layers)
-            layers = [kind for kind in kinds for _ in range(min(kinds[kind], FEW) + ((place, kind) in more))]
+            layers = [kind for kind in kinds for _ in range(min(kinds[kind], FEW_LAYERS) + ((place, kind) in more))]
             few.append(stage._replace(stack=replace(stage.stack, layers=tuple((layer, 1) for layer in layers))))
         return peaks_of(told, tuple(few))
 

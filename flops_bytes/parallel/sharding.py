@@ -213,7 +213,7 @@ def sharded_moments(
     split = ("master", "optimizer", "gradients", "weights", "adapters")[: (0, 2, 3, 5)[zero]]
     reduced = {"head": head, "last_layer": head + layer, "first_layer": head + layer, "embedding": ends + layer}
     buckets = RECIPES["fp32"].gradients * trained or RECIPES[recipe].gradients * sum(counts.values())
-    gathered = width * ends + int(2 * layer * gathered_width(recipe, base))
+    gathered = width * ends + int(2 * layer * gathered_itemsize(recipe, base))
     found = {}
     for moment, lines in at.items():
         of_gpu = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
@@ -235,7 +235,7 @@ def ends_of(counts: Mapping[str, int]) -> int:
     return counts["embedding"] + counts["head"] + counts.get("positions", 0)
 
 
-def gathered_width(recipe: str, base: str) -> float:
+def gathered_itemsize(recipe: str, base: str) -> float:
     """Bytes of a parameter of a layer that is gathered: half a byte in 4 bits, without its constants."""
     return 0.5 if base in CONSTANTS else 4 if recipe == "fp32" else 2
 
@@ -265,7 +265,7 @@ def sent_parts(
     gathered: float = each.weights * numbers
     if zero == 3:
         ends = ends_of(counts)
-        gathered = accumulation * (2 * (total - ends) * gathered_width(recipe, base) + width * ends)
+        gathered = accumulation * (2 * (total - ends) * gathered_itemsize(recipe, base) + width * ends)
     return {
         "reduced": ring_bytes(times * reduced, gpus, "reduce_scatter"),
         "gathered": ring_bytes(gathered, gpus, "allgather"),

@@ -8,7 +8,7 @@ from typing import Any
 from flops_bytes.plan.assumptions import CompleteQuestion, complete_question, usual_context
 from flops_bytes.plan.evidence import judge_fit
 from flops_bytes.plan.fleet import settled
-from flops_bytes.plan.meters import judge_meters, lengths_of, read_meters, settings_of
+from flops_bytes.plan.meters import judged_by_meters, lengths_of, read_meters, settings_of, step_on_card
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
 __all__ = ["plan", "plan_exactly"]
@@ -98,8 +98,7 @@ def with_meters(told: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, An
     question = settled_question(told, answer)
     if question.model.stack.depth > MOST_LAYERS:
         return answer
-    found = read_meters(question.a, question.model, answer["gpu_bytes"])
-    return answer | {"meters": found} | judge_meters(answer, found)
+    return judged_by_meters(answer, read_meters(step_on_card(question.a, question.model, answer["gpu_bytes"])))
 
 
 def check_allocator(asked: Mapping[str, Any]) -> None:
@@ -154,7 +153,7 @@ def with_verdict(answer: dict[str, Any], told: Mapping[str, Any]) -> dict[str, A
     known = {name: value for name, value in told.items() if name in OPTIONS and name not in ("task", "global_batch")}
     verdicts = judge_fit(read_options(known), answer["memory_bytes"]["total"], answer["gpu_bytes"])
     judged = answer | verdicts | {"kind": "", "assumed": {}}
-    return judged | judge_meters(judged, answer["meters"]) if answer.get("meters") else judged
+    return judged_by_meters(judged, answer["meters"]) if answer.get("meters") else judged
 
 
 class Planner(ModuleType):

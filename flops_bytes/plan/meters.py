@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from flops_bytes.memory.allocator import MIB, Settings, downwards, upwards
 from flops_bytes.memory.chips import workspace_bytes
 from flops_bytes.memory.first_steps import Replay, Run, Sharding, Steps, replay, written
+from flops_bytes.memory.outside import NO_GROUPS, Groups
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.shapes import quoted
-from flops_bytes.parallel.sharding import gathered_width
+from flops_bytes.parallel.sharding import gathered_itemsize
 from flops_bytes.plan.allowance import lines_outside, outside_bytes
-from flops_bytes.plan.evidence import MISSES, ON_PAPER
+from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.software import Moments, gathers_weights, is_deepspeed
 from flops_bytes.plan.training import (
@@ -44,9 +45,9 @@ def run_of(a: Mapping[str, Any], model: Model, lengths: Sequence[Sequence[int]],
         reduces=a["gpus"] > 1 and zero > 1,
         flat=a["sharding_by"][:5] == "fsdp1",
         holds_inputs=a["sharding_by"] == "fsdp1" and bool(a["lora"]) and gathers_weights(a),
-        gathered_layer_bytes=gathered_width(recipe, a["base"]),
-        width=4 if recipe == "fp32" else 2,
-        share_width=trained_recipe(a).gradients,
+        gathered_layer_itemsize=gathered_itemsize(recipe, a["base"]),
+        itemsize=4 if recipe == "fp32" else 2,
+        share_itemsize=trained_recipe(a).gradients,
         shares_stay=not leaves_gradients(a),
     )
     return Run(
@@ -251,68 +252,61 @@ def runs_of(a: Mapping[str, Any], model: Model, lengths: Sequence[int] = (), dra
     return [run._replace(are_alike=False) for run in drawn]
 
 
-def read_meters(a: Mapping[str, Any], model: Model, card_bytes: float) -> dict[str, Any]:
-    """What three meters will show of a step of a GPU that has so many bytes, and whether the run lives there.
+class OnCard(NamedTuple):
+    """A GPU's first steps, in all the runs of which nobody knows which it will be, on its card."""
 
-    Raises ValueError as the planner does, and for a kind whose steps are not derived.
-    """
+    runs: Sequence[Steps]
+    draws: int  # how many of them are drawn: 0 where they are all that can be
+    settings: Settings
+    capacity_bytes: int  # that the card leaves PyTorch's allocator
+    outside: list[dict[str, Any]]  # what lies beside it, line by line
+    outside_bytes: int
+
+
+def on_card(
+    runs: Sequence[Steps], a: Mapping[str, Any], card_bytes: float, draws: int = 0, groups: Groups = NO_GROUPS
+) -> OnCard:
+    """Of a card of so many bytes, whose GPU is in such groups. Raises ValueError for settings of the allocator that
+    cannot be read."""
+    beside_bytes = outside_bytes(a, groups)
+    return OnCard(runs, draws, settings_of(a), int(card_bytes) - beside_bytes, lines_outside(a, groups), beside_bytes)
+
+
+def step_on_card(a: Mapping[str, Any], model: Model, card_bytes: float) -> OnCard:
+    """A step of a GPU that splits no layer. Raises ValueError as the planner does, and for a kind whose steps are not
+    derived."""
     lengths = lengths_of(a)
-    return meters_of(runs_of(a, model, lengths), a, card_bytes, DRAWS if lengths else 0)
+    return on_card(runs_of(a, model, lengths), a, card_bytes, DRAWS if lengths else 0)
 
 
-def meters_of(
-    runs: Sequence[Steps],
-    a: Mapping[str, Any],
-    card_bytes: float,
-    draws: int = 0,
-    tensor: int = 1,
-    pipeline: int = 1,
-    expert: int = 1,
-) -> dict[str, Any]:
-    """The same of runs of which nobody knows which it will be, so many of them drawn, on GPUs of so many tensor,
-    pipeline and expert ranks."""
-    settings, outside = settings_of(a), outside_bytes(a, tensor, pipeline, expert)
-    capacity_bytes = int(card_bytes) - outside
-    in_ways = one_way if draws else read_steps  # which differ less than draws do
-    found = worst_of([in_ways(run, settings, capacity_bytes) for run in runs])
+def read_meters(job: OnCard) -> dict[str, Any]:
+    """What three meters will show, and whether the run lives."""
+    settings, capacity_bytes = job.settings, job.capacity_bytes
+    in_ways = one_way if job.draws else read_steps  # which differ less than draws do
+    found = worst_of([in_ways(run, settings, capacity_bytes) for run in job.runs])
     low, high = found.reserved_bytes
     answer = found._asdict() | {
-        "draws": draws,
-        "smi_bytes": (low + outside, high + outside),
-        "outside": lines_outside(a, tensor, pipeline, expert),
+        "draws": job.draws,
+        "smi_bytes": (low + job.outside_bytes, high + job.outside_bytes),
+        "outside": job.outside,
     }
 
     def mended(allocator: Settings, empties_cache: bool = False) -> dict[str, Any]:
         if found.allocated_bytes > capacity_bytes:  # which nothing mends
             return {"reserved_bytes": low, "lives": DIES}
-        worst = worst_of([one_way(run, allocator, capacity_bytes, empties_cache) for run in runs])
+        worst = worst_of([one_way(run, allocator, capacity_bytes, empties_cache) for run in job.runs])
         return {"reserved_bytes": worst.reserved_bytes[1], "lives": worst.lives}
 
     can_grow = not (settings.expandable_segments or settings.max_split_size_bytes)
     growing = mended(replace(settings, expandable_segments=True)) if can_grow else None
-    return answer | {"expandable": growing, "emptied": mended(settings, True) if draws else None}
+    return answer | {"expandable": growing, "emptied": mended(settings, True) if job.draws else None}
 
 
-def life_of(
-    runs: Sequence[Steps],
-    a: Mapping[str, Any],
-    card_bytes: float,
-    draws: int = 0,
-    tensor: int = 1,
-    pipeline: int = 1,
-    expert: int = 1,
-) -> str:
-    """Whether runs live, as meters_of() says it; of the many that a search goes through no more is asked."""
-    settings, capacity_bytes = settings_of(a), int(card_bytes) - outside_bytes(a, tensor, pipeline, expert)
-    if draws:
-        return worst_of([one_way(run, settings, capacity_bytes) for run in runs]).lives
-    return LIFE[max([LIFE.index(life_in_ways(run, settings, capacity_bytes)) for run in runs])]
-
-
-def life_of_step(a: Mapping[str, Any], model: Model, card_bytes: float) -> str:
-    """The same of a step of a GPU, as read_meters() says it."""
-    lengths = lengths_of(a)
-    return life_of(runs_of(a, model, lengths), a, card_bytes, DRAWS if lengths else 0)
+def read_life(job: OnCard) -> str:
+    """Whether the run lives, as read_meters() says it; of the many that a search goes through no more is asked."""
+    if job.draws:
+        return worst_of([one_way(run, job.settings, job.capacity_bytes) for run in job.runs]).lives
+    return LIFE[max([LIFE.index(life_in_ways(run, job.settings, job.capacity_bytes)) for run in job.runs])]
 
 
 STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on paper, at which the allocator is asked
@@ -321,25 +315,25 @@ STEPS_DOWN = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of what fits on
 def most_that_lives(a: Mapping[str, Any], model: Model, name: str, on_paper: int, card_bytes: float) -> int:
     """The most of an option, such as the context, with which the run lives: of what fits on paper, or somewhat less.
     0 if none of these does. Reserved bytes do not grow evenly, so that some lengths below it may die."""
-    settings, capacity_bytes = settings_of(a), int(card_bytes) - outside_bytes(a)
     for share in STEPS_DOWN:
         number = int(share * on_paper)
         if not number:
             break
-        runs = runs_of({**a, name: number}, model, lengths_of(a))
-        if worst_of([one_way(run, settings, capacity_bytes) for run in runs]).lives != DIES:
+        job = on_card(runs_of({**a, name: number}, model, lengths_of(a)), a, card_bytes)
+        if worst_of([one_way(run, job.settings, job.capacity_bytes) for run in job.runs]).lives != DIES:
             return number
     return 0
 
 
-def judge_meters(answer: Mapping[str, Any], meters: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict of an answer, once the run has been through the allocator: what dies there does not fit, and what
-    lives by asking again fits on paper."""
-    if meters["lives"] == DIES:
-        return {"verdict": MISSES, "fits": False}
-    return {"verdict": ON_PAPER} if meters["lives"] == RETRIES and answer["fits"] else {}
+def after_allocator(verdict: str, life: str) -> str:
+    """The verdict on a run that has been through the allocator: what dies there does not fit, and what lives by asking
+    again fits on paper."""
+    if life == DIES:
+        return MISSES
+    return ON_PAPER if life == RETRIES and verdict == WITH_ROOM else verdict
 
 
-def worse_by_life(verdict: str, life: str) -> str:
-    """The same of a verdict that a run fits."""
-    return MISSES if life == DIES else ON_PAPER if life == RETRIES else verdict
+def judged_by_meters(answer: Mapping[str, Any], meters: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer with what its meters show, and the verdict that follows."""
+    verdict = after_allocator(answer["verdict"], meters["lives"])
+    return {**answer, "meters": meters, "verdict": verdict, "fits": verdict != MISSES}

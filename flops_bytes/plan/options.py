@@ -504,6 +504,29 @@ def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
     return asked_tokens or (8_192 if is_large else 2_048)
 
 
+READ_AS = {  # An option of this table is read as one of another table that has such a kind.
+    "bandwidth": "gpu_bandwidth",
+    "bytes": "allowance",
+    "count": "accumulation",
+    "length": "context",
+    "share": "mfu",
+}
+
+
+def read_other(options: Mapping[str, Option], name: str, value: Any) -> Any:
+    """An option of another table than OPTIONS, as it is planned with. Raises ValueError with the mend."""
+    kind, flag = options[name].kind, f"--{name.replace('_', '-')}"
+    if isinstance(kind, tuple):
+        if value not in kind:
+            raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
+        return value
+    try:
+        return read_option(READ_AS[kind], value)
+    except ValueError as error:
+        read_as = READ_AS[kind].replace("_", "-")
+        raise ValueError(str(error).replace(f"--{read_as}", flag, 1)) from None
+
+
 def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     """The row of the table of peaks, or one made of the memory and the peak that were given instead.
 
@@ -515,7 +538,7 @@ def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     if asked["gpu_memory"] and asked["gpu_peak"]:
         peaks = dict.fromkeys(("float32", "bfloat16", "float16"), asked["gpu_peak"])
         return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
-    name = asked["gpu"] or row_name("")
+    name = row_name(asked["gpu"] or "")
     return ROWS[name]._replace(memory_bytes=capacity_bytes(name, ROWS[name]))
 
 
@@ -537,21 +560,21 @@ def row_name(written: str) -> str:
     return rows[name]
 
 
-def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The link that sets the pace between GPUs, the nodes, and bytes a second that each GPU sends in a collective.
+def links_of(asked: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The link inside a node, if it is known, and the one between nodes: as asked for, or else the card's own, and 400
+    Gb/s. A --link in Gb/s is of the network cards if there are several nodes."""
+    card, link = asked["gpu"] or "", asked["link"]
+    own = next((name for name, row in LINKS.items() if card in row.cards), None)
+    if link and link.endswith("Gb/s") and asked["gpus"] > asked["node_gpus"]:
+        return own, link
+    return link or own, "400 Gb/s"
 
-    A --link in Gb/s is of the network cards if there are several nodes. What is not told is the card's own link in a
-    node, and 400 Gb/s between nodes: assumptions.
-    """
+
+def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The link that sets the pace between GPUs, the nodes, and bytes a second that each GPU sends in a collective."""
     gpus, node_gpus = asked["gpus"], asked["node_gpus"]
     nodes = -(-gpus // node_gpus)
-    card = asked["gpu"] or ""
-    node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
-    network_link, asked_link = "400 Gb/s", asked["link"]
-    if asked_link and asked_link.endswith("Gb/s") and nodes > 1:
-        network_link = asked_link
-    else:
-        node_link = asked_link or node_link
+    node_link, network_link = links_of(asked)
     if gpus == 1 or (nodes == 1 and not node_link):
         return None
     node_bytes_per_second = LINKS[node_link].bytes_per_second if node_link else 1e18

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flops_bytes.memory.chips import workspace_bytes
-from flops_bytes.memory.first_steps import Steps
+from flops_bytes.memory.outside import Groups
 from flops_bytes.model.shapes import quoted
 from flops_bytes.model.stack import Attention, Stack
 from flops_bytes.parallel.layouts import (
@@ -35,24 +35,26 @@ from flops_bytes.parallel.layouts import (
     totals,
 )
 from flops_bytes.parallel.rank_steps import lines_at_peak
-from flops_bytes.parallel.ranks import RankStep, adapters_of, held_bytes, steps_of_rank, whole_stack
+from flops_bytes.parallel.ranks import RankStep, adapters_of, config_of, held_bytes, steps_of_rank, whole_stack
 from flops_bytes.parallel.trainers import is_written
 from flops_bytes.plan.allowance import outside_bytes
-from flops_bytes.plan.meters import life_of, meters_of
+from flops_bytes.plan.meters import OnCard, on_card, read_meters
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
     OPTIONS,
     Option,
     capacity_source,
+    links_of,
     read_gpu,
     read_option,
     read_options,
+    read_other,
 )
 from flops_bytes.plan.published_runs import steps_like
 from flops_bytes.plan.training import adapters_of_options, card_format, cost, why_not_derived
 from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS
-from flops_bytes.time.layouts import FLOAT8, LAUNCHED_LAYER_SECONDS, has_rates, rank_seconds, slowdowns, slowed
+from flops_bytes.time.layouts import FLOAT8_SPEEDUP, LAUNCHED_LAYER_SECONDS, has_rates, rank_seconds, slowdowns, slowed
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix"),
@@ -106,7 +108,7 @@ ACCEPTED += ("trained", "lora", "lora_on", "lora_inputs", "lora_dropout", "base"
 COMPUTED = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
-    "context": "send to the next",
+    "context": "all-gather, reduce-scatter",
     "pipeline": "send to the next",
     "expert": "all-to-all",
     "data": "reduce-scatter, all-gather",
@@ -141,31 +143,18 @@ LOSSES = {
     "nanotron": ("plain",),
 }
 SHARES = ("with-ends", "even", "by-weight")
-READ_AS = {
-    "count": "accumulation",
-    "share": "mfu",
-    "bandwidth": "gpu_bandwidth",
-}  # options of the planner's of the same kind
 
 
 def read_own(name: str, value: Any) -> Any:
     """An option of PARALLEL as it is planned with. Raises ValueError with the mend."""
-    kind, flag = PARALLEL[name].kind, f"--{name.replace('_', '-')}"
+    kind = PARALLEL[name].kind
     if kind == "text":
         return read_stages(str(value))
     if kind == "rank":
         if not str(value).isdigit():
             raise ValueError(f"--rank: {quoted(value)} is no rank; give a whole number from 0")
         return int(value)
-    if isinstance(kind, tuple):
-        if value not in kind:
-            raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
-        return value
-    try:
-        return read_option(READ_AS[kind], value)
-    except ValueError as error:
-        read_as = READ_AS[kind].replace("_", "-")
-        raise ValueError(str(error).replace(f"--{read_as}", flag, 1)) from None
+    return read_other(PARALLEL, name, value)
 
 
 def read_stages(text: str) -> str | tuple[int, ...]:
@@ -200,8 +189,8 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
-    asked_share = layout_options["matmul_share"] or layout_options["attention_share"] or a["lora"]
-    rates_card = a["gpu"] if a["gpu"] and not asked_share and not told.get("gpu_peak") else ""
+    excludes_rates = bool(layout_options["matmul_share"] or layout_options["attention_share"] or a["lora"])
+    rates_card = a["gpu"] if a["gpu"] and not excludes_rates else ""
     rates_card = rates_card if rates_card and has_rates(shape, rates_card, recipe) else ""
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
@@ -211,7 +200,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)
     node_bytes_per_second, network_bytes_per_second = link_bandwidths(a)
-    flop_per_second = (a["matmul_share"] or assumed_share(a)) * peaks[dtype] * (FLOAT8 if a["float8"] else 1)
+    flop_per_second = (a["matmul_share"] or assumed_share(a)) * peaks[dtype] * (FLOAT8_SPEEDUP if a["float8"] else 1)
     return LayoutQuestion(
         a,
         shape,
@@ -313,15 +302,12 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     A measured bus bandwidth is what a ring through all GPUs sends from node to node by all network cards together, and
     includes what a collective loses.
     """
-    card, asked_link = a["gpu"] or "", a["link"]
-    node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
-    network_link = "400 Gb/s"
-    if asked_link and asked_link.endswith("Gb/s"):
-        network_link = asked_link
-    else:
-        node_link = asked_link or node_link
+    is_network = bool(a["link"]) and a["link"].endswith("Gb/s")  # However few nodes there are.
+    node_link, network_link = links_of(a | {"link": None} if is_network else a)
+    network_link = a["link"] if is_network else network_link
     if not node_link:
-        raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
+        of_nodes = ", ".join(name for name in LINKS if not name.endswith("Gb/s"))
+        raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {of_nodes}")
     node_rate, network_rate = (LINKS[link].bytes_per_second for link in (node_link, network_link))
     network_cards = a["network_cards"] or a["node_gpus"]
     leaving_bytes_per_second = a["bus_bandwidth"] or LINK_EFFICIENCY * network_cards * network_rate
@@ -381,9 +367,13 @@ def rank_step(question: LayoutQuestion, checkpointing: str) -> RankStep:
     )
 
 
+def groups_of(layout: Layout) -> Groups:
+    return Groups(layout.tensor, layout.context, layout.pipeline, layout.expert, layout.replicas)
+
+
 def bytes_of_ranks(question: LayoutQuestion, layout: Layout, checkpointing: str, ranks: Iterable[int]) -> Iterator[int]:
     """Bytes of pipeline ranks of a layout that can be."""
-    beside = outside_bytes(question.a, layout.tensor, layout.pipeline, layout.expert)
+    beside = outside_bytes(question.a, groups_of(layout))
     step = rank_step(question, checkpointing)
     return (held_bytes(question.shape, layout, rank, step) + beside for rank in ranks)
 
@@ -404,40 +394,31 @@ def shown_rank(question: LayoutQuestion, costs: LayoutCosts) -> int:
     return int(asked)
 
 
-def steps_in_ways(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[Steps]:
-    """A rank's first steps: with what it sends given back at once, and where that may be, as late as can be."""
+def rank_on_card(
+    question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int, in_all_ways: bool = True
+) -> OnCard:
+    """A rank's first steps, on its card: with what it sends given back at once, and where that may be, as late as can
+    be."""
     step = rank_step(question, checkpointing)
-    yield steps_of_rank(question.shape, layout, rank, step)
-    if layout.habits.lags and layout.tensor > 1:
-        yield steps_of_rank(question.shape, layout, rank, step, lags=True)
+    runs = [steps_of_rank(question.shape, layout, rank, step)]
+    if in_all_ways and layout.habits.lags and layout.tensor > 1:
+        runs.append(steps_of_rank(question.shape, layout, rank, step, lags=True))
+    return on_card(runs, question.a, question.memory_bytes, groups=groups_of(layout))
 
 
-def held_by_rank(
-    question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int, meters: bool
-) -> tuple[dict[str, int], dict[str, Any] | None]:
-    """Bytes of a rank by line, when it holds most, and what three meters will show of it."""
-    degrees = layout.tensor, layout.pipeline, layout.expert
-    at_once, *others = steps_in_ways(question, layout, checkpointing, rank)
-    lines = lines_at_peak(at_once) | {"allowance": outside_bytes(question.a, *degrees)}
-    return lines, meters_of([at_once, *others], question.a, question.memory_bytes, 0, *degrees) if meters else None
-
-
-def life_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> tuple[int, str]:
-    """Bytes of a rank when it holds most, and whether its steps live, as held_by_rank() says both."""
-    degrees = layout.tensor, layout.pipeline, layout.expert
-    runs = list(steps_in_ways(question, layout, checkpointing, rank))
-    needs_bytes = sum(lines_at_peak(runs[0]).values()) + outside_bytes(question.a, *degrees)
-    return needs_bytes, life_of(runs, question.a, question.memory_bytes, 0, *degrees)
+def held_by_rank(job: OnCard) -> dict[str, int]:
+    """Bytes of a rank by line, when it holds most."""
+    return lines_at_peak(job.runs[0]) | {"allowance": job.outside_bytes}
 
 
 def seconds_by_line(
-    question: LayoutQuestion, layout: Layout, checkpointing: str, slowness: int = 1
+    question: LayoutQuestion, layout: Layout, checkpointing: str, slowdown_index: int = 1
 ) -> dict[str, float]:
-    """Seconds of a step by line; of published rates, `slowness` 0 to 2 says which of slowdowns() they have."""
+    """Seconds of a step by line; of published rates, `slowdown_index` 0 to 2 says which of slowdowns() they have."""
     a, shape, rates_card = question.a, question.shape, question.rates_card
     size, attention_share = (a["context"], a["micro_batch"]), a["attention_share"]
 
-    slowdown = slowdowns(rates_card)[slowness] if rates_card else 1.0
+    slowdown = slowdowns(rates_card)[slowdown_index] if rates_card else 1.0
 
     def computed(rank: int) -> dict[str, float]:
         by_rates = rank_seconds(shape, layout, rank, *size, rates_card, question.recipe, checkpointing, a["float8"])
@@ -451,11 +432,17 @@ def seconds_by_line(
         rates_of(question, layout),
         a["micro_batch"],
         checkpointing,
+        sent_itemsize(question, layout, checkpointing),
         attention_flop_per_second=attention_share and attention_share * question.peak_flop_per_second,
         computed=computed if rates_card else None,
         hides_tensor=a["hides"],
         adapters=adapters_of(shape, layout, rank_step(question, checkpointing)),
     )
+
+
+def sent_itemsize(question: LayoutQuestion, layout: Layout, checkpointing: str) -> int:
+    """Bytes of an activation or a weight that ranks send."""
+    return config_of(layout, rank_step(question, checkpointing)).number_bytes
 
 
 def computed_layer_seconds(question: LayoutQuestion, layout: Layout, seconds: Mapping[str, float]) -> float:
@@ -525,11 +512,12 @@ def plan_layouts(
     refuse_impossible(question, layout)
     costs = evaluate_layout(question, layout, checkpointing)
     rank = shown_rank(question, costs)
-    lines, by_meters = held_by_rank(question, layout, checkpointing, rank, meters)
+    job = rank_on_card(question, layout, checkpointing, rank, meters)
+    lines = held_by_rank(job)
     total, active = totals(question.shape)
     speeds = throughput(question, layout, costs)
     least_seconds, most_seconds = (
-        sum(seconds_by_line(question, layout, checkpointing, slowness).values()) for slowness in (0, 2)
+        sum(seconds_by_line(question, layout, checkpointing, index).values()) for index in (0, 2)
     )
     layer_seconds = computed_layer_seconds(question, layout, costs.seconds)
     needs_bytes = sum(lines.values())
@@ -551,7 +539,7 @@ def plan_layouts(
         "gpu_bytes_are": capacity_source(a),
         "fits": needs_bytes <= question.memory_bytes,
         "headroom_bytes": question.memory_bytes - needs_bytes,
-        "meters": by_meters,
+        "meters": read_meters(job) if meters else None,
         "sent": list(sends_of_rank(question, layout, checkpointing, rank)),
         "bubble_share": bubble(layout),
         "seconds": costs.seconds,
@@ -574,19 +562,22 @@ def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, 
     a, each = question.a, once_a_step(layout)
     adapters = adapters_of(question.shape, layout, rank_step(question, checkpointing))
     size = a["context"], a["micro_batch"], checkpointing
-    sent_bytes = sent(question.shape, each, rank, *size, adapters=adapters)
+    itemsize = sent_itemsize(question, layout, checkpointing)
+    sent_bytes = sent(question.shape, each, rank, *size, itemsize, adapters=adapters)
     bandwidths: Sent = rates_of(question, layout)
     ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.expert_tensor, "data": layout.tensor}
     ranks_inside["replicas"] = layout.tensor * layout.shards
     ranks_inside["pipeline"] = layout.tensor * layout.context * layout.data
     ranks = {name: getattr(layout, name) for name in ("tensor", "context", "expert", "pipeline")}
     ranks |= {"data": layout.shards, "replicas": layout.replicas}
+    collectives = {"data": "all-reduce"} if layout.zero == 0 else dict[str, str]()
+    collectives |= {"context": "send to the next"} if layout.ring else {}
     for name, collective in SENT_BY.items():
         if size_bytes := getattr(sent_bytes, name):
             yield {
                 "by": name,
                 "ranks": ranks[name],
-                "collective": "all-reduce" if name == "data" and layout.zero == 0 else collective,
+                "collective": collectives.get(name, collective),
                 "level": "node" if ranks_inside[name] * ranks[name] <= a["node_gpus"] else "network",
                 "bytes": size_bytes,
                 "bytes_per_second": getattr(bandwidths, name),

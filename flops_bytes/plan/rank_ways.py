@@ -16,7 +16,7 @@ from flops_bytes.parallel.layouts import Layout, distinct_ranks, possible_layout
 from flops_bytes.parallel.ranks import whole_stack
 from flops_bytes.plan.assumptions import CompleteQuestion
 from flops_bytes.plan.evidence import MISSES, WITH_ROOM, judge_fit
-from flops_bytes.plan.meters import worse_by_life
+from flops_bytes.plan.meters import after_allocator, read_life
 from flops_bytes.plan.model import Reader
 from flops_bytes.plan.options import OPTIONS, read_option, read_options
 from flops_bytes.plan.parallel import (
@@ -24,8 +24,9 @@ from flops_bytes.plan.parallel import (
     PARALLEL,
     LayoutQuestion,
     bytes_of_ranks,
+    held_by_rank,
     layout_flags,
-    life_of_rank,
+    rank_on_card,
     read_question,
     refuse_unwritten,
     seconds_by_line,
@@ -70,6 +71,7 @@ class LayoutWay(NamedTuple):
 
     way: Way
     candidate: Candidate
+    fullest_rank: int
 
 
 def sequences_of_step(told: Mapping[str, Any], question: LayoutQuestion) -> int:
@@ -145,7 +147,7 @@ def in_order(candidates: Iterable[Candidate], lives: bool = True, tell: Tell | N
             degrees = found.candidate.degrees
             if found.way.verdict in (MISSES, best.get(degrees)) or best.get(degrees) == WITH_ROOM:
                 continue
-            living = after_allocator(found) if lives else found
+            living = gone_through(found) if lives else found
             if living.way.verdict not in (MISSES, best.get(degrees)):
                 best[degrees], fit = living.way.verdict, fit + 1
                 yield living
@@ -195,12 +197,14 @@ class Fitting:
 def judge(candidate: Candidate) -> LayoutWay:
     """What the fullest rank holds, and whether that fits; of ranks that do not fit the first tells."""
     question, layout, checkpointing, _ = candidate
-    needs_bytes = 0
-    for size in bytes_of_ranks(question, layout, checkpointing, distinct_ranks(question.shape, layout)):
-        needs_bytes = max(needs_bytes, size)
+    ranks = distinct_ranks(question.shape, layout)
+    needs_bytes, fullest_rank = 0, 0
+    for rank, size in zip(ranks, bytes_of_ranks(question, layout, checkpointing, ranks), strict=True):
+        if size > needs_bytes:
+            needs_bytes, fullest_rank = size, rank
         if size > question.memory_bytes:
             break
-    return LayoutWay(way_of(candidate, needs_bytes), candidate)
+    return LayoutWay(way_of(candidate, needs_bytes), candidate, fullest_rank)
 
 
 def way_of(candidate: Candidate, needs_bytes: int) -> Way:
@@ -211,16 +215,12 @@ def way_of(candidate: Candidate, needs_bytes: int) -> Way:
     return Way(a, candidate.seconds, needs_bytes, verdict, memory_bytes - needs_bytes)
 
 
-def after_allocator(found: LayoutWay) -> LayoutWay:
+def gone_through(found: LayoutWay) -> LayoutWay:
     """The same, once the steps of its fullest rank have been through the allocator."""
     question, layout, checkpointing, _ = found.candidate
-    ranks = distinct_ranks(question.shape, layout)
-    sizes = [*bytes_of_ranks(question, layout, checkpointing, ranks)]
-    fullest = max(range(len(ranks)), key=lambda place: sizes[place])
-    needs_bytes, life = life_of_rank(question, layout, checkpointing, ranks[fullest])
-    way = way_of(found.candidate, needs_bytes)
-    verdict = way.verdict if way.verdict == MISSES else worse_by_life(way.verdict, life)
-    return LayoutWay(way._replace(verdict=verdict), found.candidate)
+    job = rank_on_card(question, layout, checkpointing, found.fullest_rank)
+    way = way_of(found.candidate, sum(held_by_rank(job).values()))
+    return found._replace(way=way._replace(verdict=after_allocator(way.verdict, read_life(job))))
 
 
 def least_of(candidates: list[Candidate]) -> list[LayoutWay]:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.step import moment_of
-from flops_bytes.model.shapes import quoted
 from flops_bytes.model.stack import cache_bytes, forward_flops, parameters, prefill_flops
 from flops_bytes.plan.model import Model, Reader, parameter_totals, read_shape, refuse_long_context
-from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read_gpu, read_option, read_options
+from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read_gpu, read_options, read_other
 from flops_bytes.plan.serving import decode_seconds, forward_bytes
 from flops_bytes.plan.training import (
     bytes_by_moment,
@@ -41,7 +40,6 @@ RL = {
         "bytes", None, "of --task rl: what that engine still holds while it sleeps; awake, if not given"
     ),
 }
-READ_AS = {"length": "context", "count": "accumulation", "share": "mfu", "bytes": "allowance"}  # options of a kind
 ACCEPTED: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 ACCEPTED += ("micro_batch", "accumulation", "recipe", "layers", "attention", "checkpointing", "checkpoint_every")
 ACCEPTED += ("allowance", "lora", "lora_on", "base", "optimizer", "update", "offload")
@@ -83,24 +81,11 @@ class GrpoQuestion(NamedTuple):
         return self.engine_bytes if asleep is None else int(asleep)
 
 
-def read_own(name: str, value: Any) -> Any:
-    """An option of RL as it is planned with. Raises ValueError with the mend."""
-    kind, flag = RL[name].kind, f"--{name.replace('_', '-')}"
-    if isinstance(kind, tuple):
-        if value not in kind:
-            raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
-        return value
-    try:
-        return read_option(READ_AS[kind], value)
-    except ValueError as error:
-        raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
-
-
 def read_question(asked: Mapping[str, Any], reader: Reader) -> GrpoQuestion:
     """Raises ValueError with a sentence that names the option and the mend."""
     told = {name: value for name, value in asked.items() if value is not None and name != "task"}
     rl_options = {name: option.default for name, option in RL.items()}
-    rl_options |= {name: read_own(name, told.pop(name)) for name in RL if name in told}
+    rl_options |= {name: read_other(RL, name, told.pop(name)) for name in RL if name in told}
     for name in told:
         if name in OPTIONS and name not in ACCEPTED and told[name] != OPTIONS[name].default:
             raise ValueError(f"--{name.replace('_', '-')}: it is not derived for --task rl; leave it out")

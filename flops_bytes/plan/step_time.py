@@ -58,7 +58,7 @@ def why_no_rates(a: Mapping[str, Any], shape: Decoder) -> str:
         "8-bit or paged moments": a["optimizer"] not in ("adamw", "muon", "adafactor"),
         "Muon": a["optimizer"] == "muon",
         "Adafactor": a["optimizer"] == "adafactor",
-        "state in the host's memory": a["offload"] == "yes",
+        "state in the host's memory": a["offload"] != "no",
         "a card without a name": not a["gpu"],
         "TPUs": a["gpu"] in TPUS,
     }
@@ -80,9 +80,11 @@ def step_time(
     peak = gpu.peak_flop_per_second.get("bfloat16") or gpu.peak_flop_per_second["float16"]
     zero, gpus, recipe = int(a["zero"]), a["gpus"], a["recipe"].replace("-", "_")
     tokens, micro_batches = a["micro_batch"] * a["context"], a["accumulation"]
-    early_stop = not (has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective")
+    # Reentrant checkpointing runs a layer to its end. So does dropout of GPT-2's, whose mask is behind the last matmul.
+    masks_end = has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective"
+    early_stop = a["reentrant"] == "no" and not masks_end
     sizes = matmul_products(shape, tokens, a["checkpointing"], a["checkpoint_every"], early_stop)
-    lines = {line: each.times(micro_batches) for line, each in matmul_seconds(card, peak, sizes).items()}
+    lines = {line: each.times(micro_batches) for line, each in matmul_seconds(card, peak, sizes, compiled).items()}
     forward, backward = (each.times(micro_batches) for each in attention_seconds(a, shape, card, peak, flash))
     recomputed_share = {"full": -(-shape.layers // a["checkpoint_every"]) / shape.layers, "selective": 1.0}.get(
         a["checkpointing"], 0.0

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.plan.assumptions import CHOSEN, CompleteQuestion
 from flops_bytes.plan.evidence import MISSES, WITH_ROOM, judge_fit
-from flops_bytes.plan.meters import life_of_step, worse_by_life
+from flops_bytes.plan.meters import DIES, after_allocator, read_life, step_on_card
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import OPTIONS, read_gpu
 from flops_bytes.plan.training import (
@@ -178,9 +178,10 @@ def living(ways: list[Way], model: Model) -> list[Way]:
     """Of these the ones that live, or of which none fits."""
     found = []
     for way in ways:
-        verdict = way.verdict
-        if verdict != MISSES:
-            verdict = worse_by_life(verdict, life_of_step(way.options, model, read_gpu(way.options).memory_bytes))
-        if verdict != MISSES or way.verdict == MISSES:
-            found.append(way._replace(verdict=verdict))
+        if way.verdict == MISSES:
+            found.append(way)
+            continue
+        life = read_life(step_on_card(way.options, model, read_gpu(way.options).memory_bytes))
+        if life != DIES:
+            found.append(way._replace(verdict=after_allocator(way.verdict, life)))
     return found

@@ -33,7 +33,7 @@ from flops_bytes.time.rates import (
 
 # How many times as fast linear layers multiply in float8, by a pair of torchtitan's steps without such parallelism
 # (measurements/published/torchtitan.toml, "128 GPUs, FSDP", rows 1 and 2). A test derives it.
-FLOAT8 = 1.537
+FLOAT8_SPEEDUP = 1.537
 # Operations of a layer, forward and backward, that PyTorch launches one by one if nothing fuses them: those of
 # transformers' Llama, which a test counts. And seconds from a launch to the next, in AMD-AGI/TraceLens's trace of
 # BERT-small on an H100 (171dd74; snippets/roofline.py).
@@ -67,7 +67,7 @@ def layer_seconds(
 ) -> dict[str, float]:
     """Of one layer and a micro-batch of so many tokens of a context rank, by line: forward, backward and again."""
     shard = tensor_shard(shape, tensor)
-    matrices, float8_speedup = matmuls(shard), FLOAT8 if float8 else 1.0
+    matrices, float8_speedup = matmuls(shard), FLOAT8_SPEEDUP if float8 else 1.0
     recomputed = {"full": matrices, "per-op": recomputed_matmuls(shard)}.get(checkpointing, [])
     # no backward pass needs the last one's result
     spared = not recomputes_whole_layers and (checkpointing == "full" or not saves_last(shard))

@@ -36,4 +36,8 @@ BANDWIDTH = {  # element-wise passes over tensors larger than a cache: GB/s of w
     "V100 32GB SXM": [784],
     "RTX 4090": [936],
 }
+UNALIGNED = {  # matmuls whose rows begin at no multiple of 16 bytes, over those whose rows do
+    "A100": [0.372, 0.527],
+    "H100": [0.122, 0.191],
+}
 # fmt: on

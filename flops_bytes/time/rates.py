@@ -5,7 +5,8 @@ The rule, fitted to no step:
   the row nearest in the logarithms of m, k and n, over the table's fastest. Assumed is the rate that the card sustains
   in a stress test, or the median of what sources have found; high the largest of all, low the least,
   less 5 %, by which the cards of one node differ, for the slowest sets the pace. A card without a row has its peak
-  times the shares that others reach.
+  times the shares that others reach. In eager mode a matmul whose tensors have rows of no multiple of 16 bytes, as the
+  head's of GPT-2's vocabulary, reaches a share of that; torch.compile pads them.
 - Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN, as published of a family's cards.
 - What is neither moves bytes, at the rates of published passes that no cache holds. In eager mode each operation reads
   its inputs and writes its results. Compiled, what stands between two matmuls is one kernel a pass.
@@ -22,10 +23,11 @@ from typing import NamedTuple
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.model.shapes import Decoder, Matmul, matmuls, recomputed_matmuls, saves_last
 from flops_bytes.time.gpus import GPUS, THIRD_PARTY
-from flops_bytes.time.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
+from flops_bytes.time.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED, UNALIGNED
 
 # "on the same 8-GPU node you can see 5%+ MAMF spread": stas00/ml-engineering, compute/accelerator/README.md at 744d01e
-SLOWEST = 0.95
+SLOWEST_CARD_SHARE = 0.95
+ALIGNED_NUMBERS = 8  # of 16 bits, in 16 bytes
 # Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
 FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
 FLASH_1 = (0.25, 0.40)  # the first FlashAttention's on A100s: arXiv 2307.08691, abstract
@@ -92,10 +94,17 @@ def matmul_rate(card: str, peak: float) -> Range:
     fastest = [1e9 * rate for one in same_cards for rate in BEST.get(one, {}).values()]
     if sustained or fastest:
         low, assumed, high = spread(sustained + fastest)
-        return Range(SLOWEST * low, sustained[0] if sustained else assumed, high)
+        return Range(SLOWEST_CARD_SHARE * low, sustained[0] if sustained else assumed, high)
     shares = [1e9 * rate / card_peak(other) for other, rates in BEST.items() for rate in rates.values()]
     shares += [1e9 * rate / card_peak(other) for other, rate in SUSTAINED.items()]
     return spread(shares).times(peak)
+
+
+def unaligned_rate(card: str, aligned: Range, padded: tuple[bool, bool, bool]) -> Range:
+    """FLOP/s of a matmul whose rows begin at no multiple of 16 bytes, by that of one whose rows do; `padded` says for
+    the lowest, the assumed and the highest whether torch.compile makes the one of the other."""
+    shares = spread(UNALIGNED.get(card_family(card)) or [share for found in UNALIGNED.values() for share in found])
+    return Range(*(rate if whole else rate * share for rate, share, whole in zip(aligned, shares, padded, strict=True)))
 
 
 @cache  # asked of the same sizes by each step of a model
@@ -162,30 +171,51 @@ def linear_products(tokens: int, matrix: Matmul) -> list[tuple[int, int, int]]:
     ]
 
 
-def matmul_products(
-    shape: Decoder, tokens: int, checkpointing: str, every: int, early_stop: bool
-) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
-    """Each product of a micro-batch, how often it is there, and of which line."""
+class Product(NamedTuple):
+    """A matmul of a micro-batch."""
+
+    line: str  # "matmuls" or "recomputation"
+    repeats: int
+    size: tuple[int, int, int]  # (m × k)(k × n)
+    is_aligned: bool  # rows of all its tensors, in 16 bits, begin at multiples of 16 bytes
+
+    @property
+    def flops(self) -> int:
+        m, k, n = self.size
+        return self.repeats * 2 * m * k * n
+
+
+def is_aligned(matrix: Matmul) -> bool:
+    """Of a linear layer's products: rows of what it reads and writes are as long as its inputs, or its outputs."""
+    return matrix.inputs % ALIGNED_NUMBERS == 0 == matrix.outputs % ALIGNED_NUMBERS
+
+
+def matmul_products(shape: Decoder, tokens: int, checkpointing: str, every: int, early_stop: bool) -> Iterator[Product]:
+    """Each product of a micro-batch."""
     matrices = matmuls(shape)
     for each in matrices:
         for size in linear_products(tokens, each):
-            yield "matmuls", shape.layers, size
-    for size in linear_products(tokens, Matmul("head", shape.d_model, shape.vocab, False)):
-        yield "matmuls", 1, size
+            yield Product("matmuls", shape.layers, size, is_aligned(each))
+    head = Matmul("head", shape.d_model, shape.vocab, False)
+    for size in linear_products(tokens, head):
+        yield Product("matmuls", 1, size, is_aligned(head))
     recomputed = {"full": matrices, "per-op": recomputed_matmuls(shape)}.get(checkpointing, [])
     spared = early_stop and (checkpointing == "full" or not saves_last(shape))
     for each in recomputed[: len(recomputed) - spared]:
-        yield "recomputation", -(-shape.layers // every), (tokens, each.inputs, each.outputs)
+        yield Product("recomputation", -(-shape.layers // every), (tokens, each.inputs, each.outputs), is_aligned(each))
 
 
 def matmul_seconds(
-    card: str, peak: float, products: Iterable[tuple[str, int, tuple[int, int, int]]]
+    card: str, peak: float, products: Iterable[Product], compiled: bool | None = None
 ) -> dict[str, Range]:
-    """By line."""
+    """By line; `compiled` by torch.compile, or None: the highest rate is."""
     large_rate = matmul_rate(card, peak)
+    padded = bool(compiled), bool(compiled), compiled is not False
     by_line: dict[str, list[Range]] = {"matmuls": [], "recomputation": []}
-    for line, repeats, (m, k, n) in products:
-        by_line[line].append(large_rate.times(size_share(card, m, k, n)).seconds(repeats * 2 * m * k * n))
+    for each in products:
+        rate = large_rate.times(size_share(card, *each.size))
+        rate = rate if each.is_aligned else unaligned_rate(card, rate, padded)
+        by_line[each.line].append(rate.seconds(each.flops))
     return {line: sum_ranges(each) if each else Range(0, 0, 0) for line, each in by_line.items()}
 
 
@@ -232,6 +262,6 @@ def update_moved_bytes(recipe: str, foreach: bool) -> int:
     """Of a parameter's AdamW: weight, gradient and moments are read, all but the gradient written; or foreach."""
     bytes_of = RECIPES[recipe]
     weight_bytes, moment_bytes = bytes_of.master or bytes_of.weights, bytes_of.optimizer // 2
-    if foreach:  # decay 2, first moment 3, second 2 and 4, its root 2, divided 2, plus epsilon 2, the step 4
-        return 6 * weight_bytes + 15 * moment_bytes
+    if foreach:  # decay 2, first moment 3, second 2 and 3, its root 2, divided 2, plus epsilon 2, the step 4
+        return 6 * weight_bytes + 14 * moment_bytes
     return 2 * weight_bytes + bytes_of.gradients + 4 * moment_bytes + (bytes_of.weights if bytes_of.master else 0)

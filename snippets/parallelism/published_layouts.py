@@ -15,13 +15,13 @@ from flops_bytes.model.presets import PRESETS
 from flops_bytes.parallel.stacks import Split
 from flops_bytes.plan.parallel import plan_layouts
 from flops_bytes.time.gpus import GPUS
-from flops_bytes.time.layouts import FLOAT8, slowdowns
+from flops_bytes.time.layouts import FLOAT8_SPEEDUP, slowdowns
 from published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 FIRST = json.loads((FOLDER / "layouts" / "first.json").read_text(encoding="utf-8"))  # written before any was compared
-FLOAT8_RATIO = FLOAT8
+FLOAT8_RATIO = FLOAT8_SPEEDUP
 LONGER = {card: dict(zip(("least", "middle", "most"), slowdowns(card), strict=True)) for card in ("A100", "H100")}
 NEAR_BYTES_SHARE, NEAR_SECONDS_SHARE = NEAR_BYTES, NEAR_SECONDS
 # --8<-- [end:setup]

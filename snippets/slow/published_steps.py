@@ -9,6 +9,7 @@ All is counted, in Python alone. Times of a step are in milliseconds, rounded to
 """
 
 import statistics
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,10 @@ SUSTAINED = rates.matmul_rate(CARD, PEAK).assumed
 SIDES = {"k_v": 1_024, "q_out": 3_072, "mlp": 8_192, "head": 128_256}  # beside the width
 # FLOPs by that side, and how many SUSTAINED would do in the same time
 run_work: dict[int, list[float]] = {side: [0, 0] for side in SIDES.values()}
-for _, times, (m, k, n) in rates.matmul_products(SHAPE, RUN_TOKENS, "none", 1, True):
-    flops = 2 * times * m * k * n
-    work = run_work[m * k * n // (RUN_TOKENS * SHAPE.d_model)]
-    work[0] += flops
-    work[1] += flops / rates.size_share(CARD, m, k, n)
+for product in rates.matmul_products(SHAPE, RUN_TOKENS, "none", 1, True):
+    work = run_work[prod(product.size) // (RUN_TOKENS * SHAPE.d_model)]
+    work[0] += product.flops
+    work[1] += product.flops / rates.size_share(CARD, *product.size)
 run_size_share = {name: round(run_work[side][0] / run_work[side][1], 4) for name, side in SIDES.items()}
 run_flops = {
     "matmuls": int(sum(flops for flops, _ in run_work.values())),
@@ -155,6 +155,16 @@ for _card in (CARD, "H100 SXM", "H200 SXM"):
         "backward": round(_backward.assumed / 1e12, 1),
         "terabytes": round(rates.pass_bandwidth(_card, _bytes).assumed / 1e12, 3),
     }
+# GPT-2 small as gpt2_ladder trains it on an H200, eager with fused attention and compiled
+LADDER = {"model": "gpt2", "gpu": "H200 SXM", "recipe": "autocast", "context": 1_024, "micro_batch": 8}
+ladder_steps = {
+    rung: step_time(read_options(LADDER | {"update": "foreach"}), compiled)
+    for rung, compiled in {"attention": False, "compile": True}.items()
+}
+ladder_ms = {rung: round(1e3 * step.seconds.assumed, 1) for rung, step in ladder_steps.items()}
+_matmul_seconds = {rung: step.lines["matmuls"].assumed for rung, step in ladder_steps.items()}
+ladder_unaligned_ms = round(1e3 * (_matmul_seconds["attention"] - _matmul_seconds["compile"]), 1)
+del ladder_steps
 assert sum(rates.layer_moved_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
 loss_logit_bytes = rates.loss_moved_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
 

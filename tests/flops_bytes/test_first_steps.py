@@ -11,11 +11,13 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from flops_bytes.memory.allocator import MIB, Settings
 from flops_bytes.memory.first_steps import GATHER, REDUCE, Run, Sharding, replay, written
 from flops_bytes.memory.layers import LLAMA
-from flops_bytes.memory.passes import between_passes, record_pass
+from flops_bytes.memory.passes import between_passes, record_pass, trained_numbers
 from flops_bytes.memory.step import StepConfig, family_of, step_bytes
 from flops_bytes.model.shapes import SHAPES, Decoder
 from flops_bytes.model.stack import Stack, stack_of
@@ -119,7 +121,7 @@ def test_a_length_between_two_that_were_recorded_is_as_if_recorded() -> None:
 
 def test_units_are_gathered_and_reduced_in_streams_of_their_own() -> None:
     config, stack = StepConfig(256, 2, "bf16_master"), stack_of(SMALL)
-    sharding = Sharding(8, gathers=True, reduces=True, share_width=2)
+    sharding = Sharding(8, gathers=True, reduces=True, share_itemsize=2)
     steps = written(run(stack, config, [[256], [256]], sharding=sharding))
     received = [nbytes for _, nbytes, stream in steps.changes if stream == GATHER and nbytes > 0]
     shares = [nbytes for _, nbytes, stream in steps.changes if stream == REDUCE and nbytes > 0]
@@ -154,3 +156,15 @@ def test_each_of_two_threads_that_multiply_has_a_workspace() -> None:
     assert steps.changes[taken[1] - 1][1] == 2 * SMALL.vocab * SMALL.d_model, "after the first product's result"
     with_both, without = (replay(steps, Settings(), None, None, each) for each in (True, False))
     assert with_both.allocated_bytes - without.allocated_bytes == 64 * MIB
+
+
+def test_buckets_of_gradients_are_those_of_ddp() -> None:
+    """Of whole tensors, the last ones first, as PyTorch's own function cuts them; in fp32."""
+    stack, config = stack_of(SMALL), StepConfig(256, 2, "fp32")
+    total = 4 * sum(trained_numbers(stack, LLAMA, config).values())
+    steps = written(run(stack, config, [[256], [256]], bucket_bytes=total))
+    found = [nbytes for storage, nbytes, _ in steps.changes if steps.lines[storage] == "reduced" and nbytes > 0]
+    tensors = [torch.empty(numbers, device="meta") for numbers in trained_numbers(stack, LLAMA, config).values()]
+    indices, _ = dist._compute_bucket_assignment_by_size(tensors[::-1], [MIB, 25 * MIB])  # type: ignore[attr-defined]
+    assert found == [sum(4 * tensors[::-1][index].numel() for index in each) for each in indices]
+    assert len(found) > 2 and max(found) > 50 * MIB

@@ -16,7 +16,7 @@ from flops_bytes.plan.options import read_options
 from flops_bytes.plan.parallel import plan_layouts
 from flops_bytes.plan.step_time import step_time
 from flops_bytes.time.layouts import (
-    FLOAT8,
+    FLOAT8_SPEEDUP,
     LAUNCH_SECONDS,
     LAYER_OPERATIONS,
     has_rates,
@@ -66,7 +66,7 @@ def test_float8_makes_linear_layers_faster_and_nothing_else() -> None:
     plain, faster = (rank_seconds(*asked, float8=on) for on in (False, True))
     assert {line for line in plain if plain[line] != faster[line]} == {"matmuls"}
     layers = 32 * layer_seconds(LLAMA_3_8B, 1, True, 8192, 8192, CARD)["matmuls"]
-    assert plain["matmuls"] - faster["matmuls"] == pytest.approx(layers * (1 - 1 / FLOAT8))
+    assert plain["matmuls"] - faster["matmuls"] == pytest.approx(layers * (1 - 1 / FLOAT8_SPEEDUP))
 
 
 def test_what_tensor_ranks_send_shows_by_a_piece_or_by_what_matmuls_do_not_hide() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flops_bytes.memory.chips import AMD, CHIPS, workspace_bytes
-from flops_bytes.memory.outside import SOURCES, Outside, outside_lines
+from flops_bytes.memory.outside import SOURCES, Groups, Outside, outside_lines
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.time.gpus import GPUS, THIRD_PARTY
 
@@ -50,10 +50,10 @@ def test_what_others_read_of_nccl_is_within() -> None:
 
 
 def test_a_card_that_nobody_read_has_the_interval_of_all() -> None:
-    unknown = outside_lines("a card of tomorrow", 8, 8, tensor=2)
+    unknown = outside_lines("a card of tomorrow", 8, 8, groups=Groups(tensor_ranks=2))
     assert all(line.assumed_of for line in unknown)
     for gpu in CHIPS:
-        for line in outside_lines(gpu, 8, 8, tensor=2):
+        for line in outside_lines(gpu, 8, 8, groups=Groups(tensor_ranks=2)):
             wide = named(unknown, line.name)
             assert wide.low_bytes <= line.low_bytes <= line.high_bytes <= wide.high_bytes
             assert line.rests_on in SOURCES
@@ -80,7 +80,27 @@ def test_a_card_is_one_however_it_is_written() -> None:
 
 def test_beside_tensor_ranks_a_node_has_room_for_fewer_of_a_group() -> None:
     """As a node with half the GPUs has, and as many network cards."""
-    for more in ({"expert": 8}, {"pipeline": 4}, {"pipeline": 2, "expert": 4}):
-        halved = outside_lines("H100 SXM", 16, 8, 8, tensor=2, **more)
-        smaller = outside_lines("H100 SXM", 8, 4, 8, **more)
+    for more in (
+        {"expert_ranks": 8},
+        {"pipeline_ranks": 4},
+        {"pipeline_ranks": 2, "expert_ranks": 4},
+        {"context_ranks": 4},
+        {"replicas": 2},
+    ):
+        halved = outside_lines("H100 SXM", 16, 8, 8, Groups(tensor_ranks=2, **more))
+        smaller = outside_lines("H100 SXM", 8, 4, 8, Groups(**more))
         assert [line for line in halved if line.name != "nccl_tensor"] == smaller
+
+
+def test_each_group_has_a_communicator_of_its_own() -> None:
+    def lines(groups: Groups) -> dict[str, Outside]:
+        return {line.name: line for line in outside_lines("H100 SXM", 32, 8, groups=groups)[2:]}
+
+    context = lines(Groups(tensor_ranks=2, context_ranks=4))
+    assert {*context} == {"nccl_data", "nccl_tensor", "nccl_context"}
+    alone = named(outside_lines("H100 SXM", 4, 8), "nccl_data")
+    assert context["nccl_context"] == alone._replace(name="nccl_context")
+    replicas = lines(Groups(replicas=4))
+    assert {*replicas} == {"nccl_data", "nccl_replicas"}
+    assert replicas["nccl_data"] == named(outside_lines("H100 SXM", 8, 8), "nccl_data")  # what ZeRO shards, in a node
+    assert {*lines(Groups(replicas=32))} == {"nccl_replicas"}

@@ -474,6 +474,11 @@ def test_possible_layouts_use_all_gpus_and_can_be() -> None:
 def test_groups_go_over_the_level_that_they_span() -> None:
     found = rates(Layout(data=8, tensor=8, pipeline=4), 450e9, 50e9)
     assert (found.tensor, found.data, found.pipeline) == (450e9, 50e9, 50e9)
+    # what goes to a neighbour alone leaves a node by one network card, however many of a group stand in it
+    for layout in (Layout(pipeline=16), Layout(context=16, ring=True), Layout(context=4, tensor=4, ring=True)):
+        found = rates(layout, 450e9, 50e9)
+        assert (found.pipeline if layout.pipeline > 1 else found.context) == 50e9
+    assert rates(Layout(context=8, ring=True), 450e9, 50e9).context == 450e9
     found = rates(Layout(data=16, tensor=2), 450e9, 50e9)  # four of a group in a node, with a network card each
     assert (found.tensor, found.data) == (450e9, 200e9)
 

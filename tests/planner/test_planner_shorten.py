@@ -126,7 +126,7 @@ def test_the_scripts_are_light() -> None:
     assert weights["planner.js"] < 47_000 and weights["planner-memory.js"] < 13_200
     assert weights["planner-files.js"] < 56_500  # for files that somebody brings, with the softwares' data
     assert weights["planner-stacks.js"] < 60_500  # fetched for a model whose layers differ, with its engine
-    assert weights["planner-meters.js"] < 15_500 and weights["planner-stacks-meters.js"] < 12_400  # after an answer
+    assert weights["planner-meters.js"] < 15_500 and weights["planner-stacks-meters.js"] < 12_450  # after an answer
 
 
 def test_an_error_that_is_none_of_the_readers_is_one_still(sent: MiniRacer) -> None:

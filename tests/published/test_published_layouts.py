@@ -13,7 +13,7 @@ from flops_bytes.model.shapes import LLAMA_3_8B, parameters
 from flops_bytes.parallel.layouts import Layout
 from flops_bytes.plan.options import named_shape
 from flops_bytes.time.gpus import GPUS
-from flops_bytes.time.layouts import FLOAT8, layer_seconds, rank_seconds
+from flops_bytes.time.layouts import FLOAT8_SPEEDUP, layer_seconds, rank_seconds
 from published.layouts import (
     NEAR_BYTES,
     NEAR_SECONDS,
@@ -79,7 +79,7 @@ def test_float8_is_what_the_pair_without_parallelism_says() -> None:
     step = rank_seconds(LLAMA_3_8B, Layout(data=128, zero=3), 0, 8192, 2, "H100 SXM", "autocast", "per-op")
     linear = 32 * layer_seconds(LLAMA_3_8B, 1, True, 2 * 8192, 8192, "H100 SXM", "per-op")["matmuls"]
     rest = sum(step.values()) - linear
-    assert linear / ((linear + rest) * before / after - rest) == pytest.approx(FLOAT8, rel=1e-3)
+    assert linear / ((linear + rest) * before / after - rest) == pytest.approx(FLOAT8_SPEEDUP, rel=1e-3)
 
 
 def test_as_many_rows_are_near_as_is_said() -> None:

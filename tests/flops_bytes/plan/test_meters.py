@@ -14,14 +14,16 @@ from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.meters import (
     Chance,
+    after_allocator,
     drawn_lengths,
-    judge_meters,
+    judged_by_meters,
     life_in_ways,
-    life_of_step,
     read_lengths,
+    read_life,
     read_meters,
     read_settings,
     read_steps,
+    step_on_card,
 )
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.stacks import read_model
@@ -137,8 +139,8 @@ def test_a_search_learns_the_same_of_a_runs_life() -> None:
         question = complete_question(asked, asked, read_model)
         for gib in (0.2, 0.5, 0.8, 2, 40):
             memory = gib * 2**30
-            life = read_meters(question.a, question.model, memory)["lives"]
-            assert life_of_step(question.a, question.model, memory) == life
+            job = step_on_card(question.a, question.model, memory)
+            assert read_life(job) == read_meters(job)["lives"]
 
 
 @pytest.mark.parametrize(
@@ -168,11 +170,12 @@ def test_of_ways_that_nobody_can_know_the_worst_counts_unless_all_die(
 
 
 def test_the_verdict_is_the_allocators_where_that_is_worse() -> None:
-    roomy = {"fits": True, "verdict": "fits with room"}
-    assert judge_meters(roomy, {"lives": "dies"}) == {"verdict": "does not fit", "fits": False}
-    assert judge_meters(roomy, {"lives": "retries"}) == {"verdict": "fits on paper"}
-    assert judge_meters(roomy, {"lives": "lives"}) == {}
-    assert judge_meters({"fits": False}, {"lives": "retries"}) == {}
+    verdicts = ("fits with room", "fits on paper", "does not fit")
+    assert [after_allocator(each, "lives") for each in verdicts] == [*verdicts]
+    assert [after_allocator(each, "retries") for each in verdicts] == ["fits on paper", "fits on paper", "does not fit"]
+    assert {after_allocator(each, "dies") for each in verdicts} == {"does not fit"}
+    judged = judged_by_meters({"fits": True, "verdict": "fits with room"}, {"lives": "dies"})
+    assert judged == {"fits": False, "verdict": "does not fit", "meters": {"lives": "dies"}}
 
 
 def test_lengths_that_differ_reserve_more_and_growing_segments_less() -> None:

@@ -45,6 +45,7 @@ from flops_bytes.plan.parallel import (
     PARALLEL,
     plan_layouts,
 )
+from flops_bytes.time.gpus import LINKS
 from tests.conftest import ROOT
 
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 256, "context": 8192, "zero": 1}
@@ -518,3 +519,50 @@ def test_whole_experts_keep_what_one_rank_does_of_its_own_tokens(trainer: str) -
     layout = Layout(tensor=4, whole_experts=True, trainer=trainer)
     assert of_experts(layout, 4096) == of_experts(Layout(trainer=trainer), 1024)
     assert of_experts(layout, 4096) < of_experts(layout._replace(whole_experts=False), 4096)
+
+
+def test_what_ranks_send_has_the_width_of_its_recipe() -> None:
+    """But for gradients, which are summed in float32."""
+    asked = ASKED | {"model": "llama-3-8b", "gpus": 16, "tp": 4, "pp": 2, "cp": 2, "zero": 1, "context": 2048}
+    sent = {
+        recipe: {one["by"]: one["bytes"] for one in plan_layouts(**asked, recipe=recipe)["sent"]}
+        for recipe in ("bf16-master", "fp32")
+    }
+    for by in ("tensor", "context", "pipeline"):
+        assert sent["fp32"][by] == 2 * sent["bf16-master"][by] > 0
+    assert sent["fp32"]["data"] == pytest.approx(8 / 6 * sent["bf16-master"]["data"])
+    seconds = [plan_layouts(**asked, recipe=recipe)["seconds"]["tensor"] for recipe in ("fp32", "bf16-master")]
+    assert seconds[0] == pytest.approx(2 * seconds[1])
+
+
+@pytest.mark.parametrize(
+    ("by", "collective"), [("all-gather", "all-gather, reduce-scatter"), ("ring", "send to the next")]
+)
+def test_keys_and_values_go_by_the_collective_that_was_asked_for(by: str, collective: str) -> None:
+    asked = ASKED | {"tp": 8, "cp": 4, "context": 8192, "zero": 3}
+    sent = {one["by"]: one["collective"] for one in plan_layouts(**asked, cp_by=by)["sent"]}
+    assert sent["context"] == collective
+
+
+def test_a_link_in_bits_is_the_networks_however_few_nodes_there_are() -> None:
+    """So that of GPUs whose own link nobody knows, none is proposed that is refused again."""
+    asked = {"model": "llama-3-8b", "gpus": 8, "tp": 2, "context": 2048}
+    unknown = asked | {"gpu_memory": "80GB", "gpu_peak": "500T"}
+    with pytest.raises(ValueError, match="--link: what joins such GPUs in a node is not known; choose ") as refused:
+        plan_layouts(**unknown)
+    proposed = [link for link in LINKS if link in str(refused.value)]
+    assert len(proposed) > 5 and all(plan_layouts(**unknown, link=link) for link in proposed)
+    rates = [
+        plan_layouts(**asked, gpu="H100 SXM", link=link)["sent"][0]["bytes_per_second"] for link in (None, "400 Gb/s")
+    ]
+    assert rates[0] == rates[1]
+
+
+def test_boundaries_of_a_pipeline_are_as_wide_as_the_residual_path() -> None:
+    """Under autocast that is in float32."""
+    layout = Layout(pipeline=4, micro_batches=8)
+    found = {
+        recipe: rank_run(LLAMA_3_8B, layout, 1, RankStep(4096, recipe=recipe)).buffers["boundaries"]
+        for recipe in ("bf16_master", "autocast", "fp32")
+    }
+    assert found["autocast"] == found["fp32"] == 2 * found["bf16_master"] > 0

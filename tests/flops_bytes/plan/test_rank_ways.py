@@ -13,7 +13,7 @@ import pytest
 from flops_bytes.plan import plan, rank_ways
 from flops_bytes.plan.__main__ import main, progress
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
-from flops_bytes.plan.parallel import DEGREES, PARALLEL, evaluate_layout, life_of_rank, read_question
+from flops_bytes.plan.parallel import DEGREES, PARALLEL, evaluate_layout, rank_on_card, read_question
 from flops_bytes.plan.rank_ways import (
     Candidate,
     candidates_of,
@@ -135,10 +135,14 @@ def test_what_dies_in_the_allocator_is_not_listed(monkeypatch: pytest.MonkeyPatc
     asked = FEW | {"cp": 1, "pp": 1, "micro_batch": 1, "zero": "3", "checkpointing": "full"}
     assert [row["options"].get("tp", 1) for row in layout_rows(asked, read_model)].count(2)
 
-    def dying(question: Any, layout: Any, *more: Any) -> Any:
-        return life_of_rank(question, layout, *more)[0], "dies" if layout.tensor == 2 else "retries"
+    splits: list[int] = []
 
-    monkeypatch.setattr(rank_ways, "life_of_rank", dying)
+    def noted(question: Any, layout: Any, *more: Any) -> Any:
+        splits.append(layout.tensor)
+        return rank_on_card(question, layout, *more)
+
+    monkeypatch.setattr(rank_ways, "rank_on_card", noted)
+    monkeypatch.setattr(rank_ways, "read_life", lambda job: "dies" if splits[-1] == 2 else "retries")
     rows = layout_rows(asked, read_model)
     assert {row["options"].get("tp", 1) for row in rows} == {1, 4} and {row["verdict"] for row in rows} == {ON_PAPER}
 

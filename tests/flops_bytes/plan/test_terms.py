@@ -129,3 +129,17 @@ def test_in_eager_mode_what_is_rotated_is_cast_turned_and_cast_back() -> None:
         moved, more = (layer_moved_bytes(shape, Widths(2, 2), False, composed) for shape in (LLAMA_3_8B, wide))
         features = (LLAMA_3_8B.heads + LLAMA_3_8B.kv_heads) * LLAMA_3_8B.head_dim
         assert [(b - a) / features for a, b in zip(moved, more, strict=True)] == 2 * [(2 + 4) + (4 + 4) + (4 + 2)]
+
+
+def test_reentrant_checkpointing_runs_a_layers_last_matmul_again() -> None:
+    asked = {"shape": SHAPE, "gpu": "H100 SXM", "context": 2_048, "checkpointing": "full"}
+    stops, runs = (
+        step_time(read_options(asked | {"reentrant": reentrant})).lines["recomputation"] for reentrant in ("no", "yes")
+    )
+    assert runs.assumed > 1.2 * stops.assumed
+
+
+@pytest.mark.parametrize("offload", ["yes", "all"])
+def test_no_published_rates_say_a_step_whose_state_is_the_hosts(offload: str) -> None:
+    with pytest.raises(ValueError, match="state in the host's memory"):
+        step_time(read_options({"shape": SHAPE, "gpu": "H100 SXM", "context": 2_048, "offload": offload}))

@@ -115,7 +115,8 @@ def test_what_dies_in_the_allocator_is_not_listed(monkeypatch: pytest.MonkeyPatc
     asked = ASKED["a model and a card"]
     adapters = [row for row in found(asked) if row["gives_up"] == ["adapters"]]
     assert adapters
-    monkeypatch.setattr(ways, "life_of_step", lambda a, *_: "dies" if a["base"] == "as-recipe" else "lives")
+    monkeypatch.setattr(ways, "step_on_card", lambda a, *_: a)
+    monkeypatch.setattr(ways, "read_life", lambda a: "dies" if a["base"] == "as-recipe" else "lives")
     assert {row["options"]["trained"] for row in plan(find=True, **asked)["ways"]} == {"qlora-double"}
 
 
