@@ -303,7 +303,7 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     includes what a collective loses.
     """
     is_network = bool(a["link"]) and a["link"].endswith("Gb/s")  # However few nodes there are.
-    node_link, network_link = links_of(a | {"link": None} if is_network else a)
+    node_link, network_link = links_of({**a, "link": None} if is_network else a)
     network_link = a["link"] if is_network else network_link
     if not node_link:
         of_nodes = ", ".join(name for name in LINKS if not name.endswith("Gb/s"))
