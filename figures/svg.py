@@ -41,7 +41,7 @@ def upon(colour: str) -> str:
 class Drawing:
     """An SVG under construction; coordinates in pixels, text at 14.
 
-    What is 340 wide is not scaled down on a phone; what is wider than 480 is not legible there.
+    What is 340 wide is not scaled down on a phone; at 432 its texts have 11 pixels there.
     """
 
     def __init__(self, width: float, height: float) -> None:
