@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing, upon
+from figures.svg import HALF, Drawing, upon
 
 RANKS = 4
 CHOICES = ((0, 2), (0, 1), (2, 3), (0, 3))  # the experts of each token
@@ -35,7 +35,7 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.rect(80, top, 38, ROW, f"fill-{token}")
             drawing.line(122, middle, 144, middle, "stroke-muted")
             drawing.line(196, middle, 218, middle, "stroke-muted")
-            drawing.add("rect", f"fill-{token}", x=222, y=top, width=38, height=ROW, fill_opacity=0.5)
+            drawing.add("rect", f"fill-{token}", x=222, y=top, width=38, height=ROW, fill_opacity=HALF)
             top += PITCH
         top += GAP
     for token, own in enumerate(tokens):

@@ -19,6 +19,7 @@ UNSAID = {
     "text-anchor": "start",
     "font-size": TEXT_SIZE,
 }  # what an element has that does not say it
+FADED, HALF = 0.3, 0.5  # how full pale colours are: a text in ink can be read upon the first, light and dark
 TONES = ("ink", "muted", "faint", "paper")
 PALE = ("activations", "communication", "gradients", "2", "3")  # colours that a dark text is legible upon
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"

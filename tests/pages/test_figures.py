@@ -393,7 +393,7 @@ def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_pale() -> Non
     assert all(sorted(turn[rank] for turn in held) == [0, 1, 2, 3] for rank in range(4))
     assert held[1] == [3, 0, 1, 2]  # each has what the one before it had
     drawn = parallelism.ring(Values({}), Words(rank="{n}", round="{n}"))
-    assert drawn.count('fill-opacity="0.2"') == 6  # of 16 pairs of a causal mask, in equal parts
+    assert drawn.count('fill-opacity="0.3"') == 6  # of 16 pairs of a causal mask, in equal parts
     cut = [bar[0] for bar in Chart(drawn).bars("0") if bar[3] - bar[2] == 26]
     assert cut == [0, 7 * 340 / 8], "the first and the last of eight parts are of one rank"
 
@@ -549,7 +549,7 @@ def test_the_scores_stand_upon_the_rest_for_each_length() -> None:
     bars = chart.bars("activations")  # the shorter length first, the rest before the scores
     assert [(bottom - top) / unit for *_, top, bottom in bars] == pytest.approx([6, 24, 4, 16], abs=0.02)
     assert [(floor - bottom) / unit for *_, bottom in bars] == pytest.approx([0, 0, 6, 24], abs=0.02)
-    assert svg.count('fill-opacity="0.45"') == 2, "the rest is paler, in the legend too"
+    assert svg.count('fill-opacity="0.5"') == 2, "the rest is paler, in the legend too"
     (dot,) = chart.dots("ink")
     assert dot == pytest.approx((chart.place("1,024")[0], bars[3][2]), abs=0.1)
 
