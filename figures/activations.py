@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import DASHES, Axes, Names, Scale
-from figures.svg import Drawing
+from figures.svg import FADED, HALF, Drawing
 from ledger.units import format_value
 
 REST = ("norms", "attention", "mlp")  # what grows with the length; the scores grow with its square
@@ -58,10 +58,10 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         if shape:
             box: dict[str, Any] = {"x": left, "y": y - 12, "width": right - left, "height": 24, "rx": 4}
             if part in kept_parts:
-                drawing.add("rect", "fill-activations", fill_opacity=0.4, **box)
+                drawing.add("rect", "fill-activations", fill_opacity=FADED, **box)
             drawing.add("rect", "stroke-muted", **box)
             drawing.text(left + 8, y + 5, labels[word], "ink" if part else "muted")
-            drawing.text(right - 6, y + 5, shape, "muted", anchor="end")
+            drawing.text(right - 6, y + 5, shape, "ink" if part else "muted", anchor="end")
         else:
             drawing.line(spine, y - 15, spine, y + 15)
             drawing.text(spine + 16, y + 5, labels[word])
@@ -89,7 +89,7 @@ def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     order = sorted(stacks, key=int)
     axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("GiB"))
     rest = [sum(stacks[length][part] for part in REST) / GIB for length in order]
-    axes.bar(range(len(order)), rest, "activations", labels["rest"], alpha=0.45)
+    axes.bar(range(len(order)), rest, "activations", labels["rest"], alpha=HALF)
     scores = [stacks[length]["scores"] / GIB for length in order]
     axes.bar(range(len(order)), scores, "activations", labels["scores"], bottom=rest)
     if counted:
@@ -140,7 +140,7 @@ def tiles(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for name, x, css in (("Q", left - strip - 14, "fill-activations"), ("O", left + side + 14, "fill-activations")):
         drawing.rect(x, top, strip, side, "faint")
         if name == "O":  # rows that are finished
-            drawing.rect(x, top, strip, row * cell, css, fill_opacity=0.4)
+            drawing.rect(x, top, strip, row * cell, css, fill_opacity=HALF)
         drawing.rect(x, top + row * cell, strip, cell, css)
         drawing.text(x + strip / 2, top + side + 16, name, anchor="middle")
     drawing.rect(left + side + 5, top, 4, (row + 1) * cell, "muted")

@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from figures.svg import EXPONENTS, TONES, Box, Drawing, text_width
 from ledger.units import format_value
 
-WIDTH = 480  # scaled to a phone, its texts are legible still
+WIDTH = 400  # on a phone, where 340 are left, texts have 12 pixels
 INSET = 12  # pixels from the sides of the plot to the first and the last point
 DASHES = "5 4"
 
@@ -147,7 +147,7 @@ class Names(Scale):
 
 
 class Axes:
-    """A chart 480 wide: a legend on top, below it the title of y, the plot (`height` pixels), the title of x."""
+    """A chart of `WIDTH`: a legend on top, below it the title of y, the plot (`height` pixels), the title of x."""
 
     def __init__(self, x: Scale, y: Scale, height: float = 260) -> None:
         self.x, self.y, self.height = x, y, height
@@ -314,7 +314,9 @@ class Axes:
     def _draw_axes(self, x_ticks: Mapping[float, str], y_ticks: Mapping[float, str]) -> None:
         """Titles, ticks, and lines across the plot; the text of a tick that would touch another is left out."""
         self.drawing.text(0, self.top - 20 - 22 * self._above, self.y.title)
-        self.drawing.text((self.left + self.right) / 2, self.bottom + 46, self.x.title, anchor="middle")
+        half = text_width(self.x.title) / 2
+        middle = min(max((self.left + self.right) / 2, half), WIDTH - half)  # a long title is not cut
+        self.drawing.text(middle, self.bottom + 46, self.x.title, anchor="middle")
         end = math.inf  # of the text before
         for tick, text in y_ticks.items():
             y = self.place_y(tick)

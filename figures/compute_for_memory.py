@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import DASHES, Axes, Scale
-from figures.svg import Drawing
+from figures.svg import HALF, Drawing
 from ledger.units import format_value
 
 STRATEGIES = ("eager", "eager_attention", "none", "products", "full")
@@ -109,7 +109,7 @@ def chunks(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     def said(size: float) -> str:
         return format_value(size, "bytes", language=labels["language"])
 
-    drawing.rect(2, top, narrow, high, "fill-activations", fill_opacity=0.45)
+    drawing.rect(2, top, narrow, high, "fill-activations", fill_opacity=HALF)
     drawing.rect(2, top + now * pitch, narrow, pitch, "fill-activations")
     drawing.rect(8 + narrow, top, narrow, now * pitch, "fill-gradients")
     drawing.text(2, 14, labels["before"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing, upon
+from figures.svg import HALF, Drawing, upon
 from ledger.units import format_value
 
 WIDTH = 340
@@ -31,7 +31,7 @@ def product(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.rect(left, y, CELL, CELL, "faint")
                 if chosen[0] in (i, None) and chosen[1] in (j, None):
                     colour = "fill-1" if not sign else "fill-0"
-                    drawing.add("rect", colour, x=left, y=y, width=CELL, height=CELL, fill_opacity=0.55)
+                    drawing.add("rect", colour, x=left, y=y, width=CELL, height=CELL, fill_opacity=HALF)
                 drawing.rect(left, y, CELL, CELL, "stroke-muted")
         drawing.text(x + columns * CELL / 2, top - 8, name, "muted", anchor="middle")
         x += columns * CELL

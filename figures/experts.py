@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing, upon
+from figures.svg import HALF, Drawing, upon
 
 RANKS = 4
 CHOICES = ((0, 2), (0, 1), (2, 3), (0, 3))  # the experts of each token
@@ -35,7 +35,7 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.rect(80, top, 38, ROW, f"fill-{token}")
             drawing.line(122, middle, 144, middle, "stroke-muted")
             drawing.line(196, middle, 218, middle, "stroke-muted")
-            drawing.add("rect", f"fill-{token}", x=222, y=top, width=38, height=ROW, fill_opacity=0.5)
+            drawing.add("rect", f"fill-{token}", x=222, y=top, width=38, height=ROW, fill_opacity=HALF)
             top += PITCH
         top += GAP
     for token, own in enumerate(tokens):
@@ -47,8 +47,8 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Tokens of four ranks, by the rank of their expert, before and after they are sent."""
-    drawing = Drawing(432, 146)
-    for x, name in ((6.0, "before"), (238.0, "after")):
+    drawing = Drawing(400, 146)
+    for x, name in ((4.0, "before"), (212.0, "after")):
         drawing.text(x, 16, labels[name])
         for rank in range(RANKS):
             at = x + 48 * rank
@@ -57,6 +57,6 @@ def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.rect(at, 28 + 22 * row, 40, 18, f"fill-{came_from}")
                 drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), upon(str(came_from)), "middle")
             drawing.text(at + 20, 28 + 22 * RANKS + 16, labels["rank"].format(n=rank), "muted", anchor="middle")
-    drawing.line(205, 72, 225, 72)
-    drawing.path("M219 67 225 72 219 77")
+    drawing.line(192, 72, 208, 72)
+    drawing.path("M203 67 208 72 203 77")
     return str(drawing)

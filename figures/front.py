@@ -9,8 +9,8 @@ from typing import Any
 
 from figures.svg import Drawing
 
-WIDTH = 340
-LEFT, RIGHT, SIDE = 6, 334, 4.6  # of the axis; of a point, with the space around it
+WIDTH, HEIGHT = 340, 84  # of all, and of the highest bar, however many readings there are
+LEFT, RIGHT, SIDE = 6, 334, 4.6  # of the axis; of a bar, with the space beside it
 TICKS = (0.3, 0.5, 0.7, 1.0, 1.4)
 LOW, HIGH = 0.24, 1.6
 
@@ -21,23 +21,24 @@ def across(ratio: float) -> float:
 
 
 def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Planned over published memory, a point a reading, piled up: when first asked, and today."""
+    """Planned over published memory, as many readings as a bar is high: when first asked, and today."""
     sources = values["published_meters.sources"] or []
-    drawing, top = Drawing(WIDTH, 0), 4.0
-    for colour, name in enumerate(("first", "today")):
-        columns = Counter(
-            round(across(ratio) / SIDE) for source in sources for ratio in source.get(f"{name}_ratios", ())
-        )
-        base = top + 22 + SIDE * max(columns.values(), default=0)
-        drawing.text(0, top + 14, labels[name], "ink")
-        places = ((SIDE * column, base - SIDE * (row + 0.5)) for column, rows in columns.items() for row in range(rows))
-        drawing.rects(((x - 1.8, y - 1.8, 3.6, 3.6) for x, y in places), f"fill-{colour}")
+    columns = {
+        name: Counter(round(across(ratio) / SIDE) for source in sources for ratio in source.get(f"{name}_ratios", ()))
+        for name in ("first", "today")
+    }
+    each = HEIGHT / max((number for bars in columns.values() for number in bars.values()), default=1)
+    drawing, base = Drawing(WIDTH, 0), 0.0
+    for colour, (name, bars) in enumerate(columns.items()):
+        drawing.text(0, base + 18, labels[name], "ink")
+        base += HEIGHT + 14
+        boxes = ((SIDE * column - 1.8, base - each * number, 3.6, each * number) for column, number in bars.items())
+        drawing.rects(boxes, f"fill-{colour}")
         drawing.line(LEFT, base, RIGHT, base)
-        drawing.line(across(1), top + 20, across(1), base + 5, "stroke-muted")
-        top = base + 14
+        drawing.line(across(1), base - HEIGHT, across(1), base + 5, "stroke-muted")
     for tick in TICKS:
-        drawing.line(across(tick), top - 14, across(tick), top - 10)
-        drawing.text(across(tick), top + 5, f"{tick:g}", "muted", "middle")
-    drawing.text(RIGHT, top + 25, labels["axis"], "ink", "end")
-    drawing.resize(top + 32)
+        drawing.line(across(tick), base, across(tick), base + 4)
+        drawing.text(across(tick), base + 19, f"{tick:g}", "muted", "middle")
+    drawing.text(RIGHT, base + 39, labels["axis"], "ink", "end")
+    drawing.resize(base + 46)
     return str(drawing)

@@ -120,7 +120,7 @@ def attention(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(166, middle, "=", anchor="middle")
     triangle(top, "fill-5")
     drawing.text(right + side / 2, top - 8, f"S, {square}", anchor="middle")
-    drawing.text(right + 8, top + side - 10, labels["earlier"], "paper")
+    drawing.text(right + 8, top + side - 10, labels["earlier"], "on-pale")
     drawing.text(right + side - 6, top + 20, labels["later"], "muted", anchor="end")
     drawing.text(8, top + side + 20, labels["strips"].format(shape=strip), "muted")
     drawing.path(f"M{right + side / 2:g} {top + side + 6:g}v44m-4 -6l4 6l4 -6")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Scale
-from figures.svg import Drawing
+from figures.svg import FADED, HALF, Drawing
 from ledger.units import format_value
 
 WIDTH = 340
@@ -29,7 +29,7 @@ def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         middle, width = x + box / 2, rates.get(name, 0) * scale
         drawing.text(middle, top - 10, labels[name], anchor="middle")
         drawing.add(
-            "rect", f"fill-{colour}", x=middle - width / 2, y=top + height, width=width, height=gap, fill_opacity=0.45
+            "rect", f"fill-{colour}", x=middle - width / 2, y=top + height, width=width, height=gap, fill_opacity=HALF
         )
         for y, label in ((top, labels[f"{name}_chip"]), (bottom, labels[f"{name}_memory"])):
             drawing.rect(x + 1, y, box - 2, height, "faint", rx=4)
@@ -60,7 +60,7 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for size, used in row:
             drawing.rect(x, y, size * scale, height, "faint")
             if used:  # see-through, so that its number stays legible in light and dark
-                drawing.add("rect", "fill-1", x=x, y=y, width=size * scale, height=height, fill_opacity=0.45)
+                drawing.add("rect", "fill-1", x=x, y=y, width=size * scale, height=height, fill_opacity=FADED)
             drawing.rect(x, y, size * scale, height, "stroke-muted")
             drawing.text(x + size * scale / 2, y + 25, f"{size // MIB} MiB", "ink" if used else "muted", "middle")
             x += size * scale

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import FADED, Drawing
 from ledger.units import format_value
 
 WIDTH = 340
@@ -46,7 +46,7 @@ def _node(drawing: Drawing, x: float, y: float, colour: int | None) -> None:
     if colour is None:
         drawing.circle(x, y, 13, "faint")
     else:
-        drawing.add("circle", f"fill-{colour}", cx=x, cy=y, r=13, fill_opacity=0.35)
+        drawing.add("circle", f"fill-{colour}", cx=x, cy=y, r=13, fill_opacity=FADED)
 
 
 def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -78,11 +78,11 @@ def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         if skipped:
             drawing.add("rect", "stroke-muted", stroke_dasharray="5 4", **frame)
         else:
-            drawing.add("rect", f"fill-{colour}", fill_opacity=0.3, **frame)
+            drawing.add("rect", f"fill-{colour}", fill_opacity=FADED, **frame)
             drawing.add("rect", f"stroke-{colour}", **frame)
         drawing.text(columns[column], y + 20, formula, "muted" if skipped else "ink", anchor="middle")
         under = labels["skipped"] if skipped else format_value(flops, "flops", language=labels["language"])
-        drawing.text(columns[column], y + 40, under, "muted", anchor="middle")
+        drawing.text(columns[column], y + 40, under, "muted" if skipped else "ink", anchor="middle")
 
     for level, (down, up) in enumerate((("X₁", "dX₁"), ("X₂", "dX₂"), ("Y", "dY"))):
         y = 72 + pitch * level

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
-from figures.svg import Drawing
+from figures.svg import FADED, HALF, Drawing
 
 RANKS = 4  # in drawings, and pieces of a tensor
-PALE = 0.3
 PARTS = {  # first stage that splits it, and width
     "weights": ("fill-weights", 3, 12.0),
     "gradients": ("fill-gradients", 2, 12.0),
@@ -53,7 +52,7 @@ def reached(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def collectives(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Three collectives on four ranks with four pieces: what each rank has before, and what after."""
     drawing = Drawing(340, 372)
-    drawing.legend([("fill-0", labels["own"], PALE), ("fill-0", labels["done"], 1)])
+    drawing.legend([("fill-0", labels["own"], HALF), ("fill-0", labels["done"], 1)])
     every = {(rank, piece) for rank in range(RANKS) for piece in range(RANKS)}
     one_each = {(rank, rank) for rank in range(RANKS)}
     whole: set[tuple[int, int]] = set()
@@ -77,7 +76,7 @@ def _ranks(
         for piece in range(RANKS):
             css, faded = (f"fill-{piece}", 1.0) if (rank, piece) in own | done else ("faint", 1.0)
             if (rank, piece) in own - done:
-                faded = PALE
+                faded = HALF
             drawing.rect(left, y + 17 * piece, 30, 14, css, fill_opacity=faded)
         drawing.text(left + 15, y + 17 * RANKS + 12, name.format(n=rank), "muted", anchor="middle")
 
@@ -149,7 +148,7 @@ def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     scale = 340 / max(end for _, _, end in step["reduce"])
     marks: dict[str, tuple[str, float, str]] = {  # colour, how full it is, and the class of a text upon it
         "forward": ("muted", 1.0, "paper"), "backward": ("ink", 1.0, "paper"), "head": ("faint", 1.0, "ink"),
-        "gather": ("fill-communication", 0.5, "ink"), "reduce": ("fill-communication", 1.0, "on-pale"),
+        "gather": ("fill-communication", FADED, "ink"), "reduce": ("fill-communication", 1.0, "on-pale"),
     }  # fmt: skip
 
     def bar(top: float, css: str, start: float, end: float, text: str, tone: str, opacity: float = 1) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
-from figures.svg import Drawing, upon
+from figures.svg import FADED, Drawing, upon
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
 DOTTED = ("master", "bf16")  # may lie on another curve
@@ -15,7 +15,7 @@ PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_weigh
 COLOURS = {
     "weights": ("weights", 1.0),
     "gradients": ("gradients", 1.0),
-    "master": ("optimizer", 0.5),
+    "master": ("optimizer", FADED),
     "moments": ("optimizer", 1.0),
 }
 WIDTH = 340

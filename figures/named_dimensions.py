@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import FADED, Drawing
 from ledger.units import format_value
 
 WIDTH = 340
@@ -29,7 +29,7 @@ def positions(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             pairwise(edges), dimensions, range(-len(dimensions), 0), strict=False
         ):
             x, width, is_marked = (left + right) / 2 - 4, right - left - 8, position == -2
-            css, opacity = ("fill-1", 0.4) if is_marked else ("faint", 1)
+            css, opacity = ("fill-1", FADED) if is_marked else ("faint", 1)
             drawing.rect(left, top, width, height, css, rx=3, fill_opacity=opacity)
             drawing.text(x, top + 19, labels[label], anchor="middle")
             drawing.text(x, top + 37, str(size[name] or ""), anchor="middle")
@@ -51,7 +51,7 @@ def split(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(WIDTH, top + 22, text, anchor="end")
         for colour, head in enumerate(heads):
             for number in head:
-                drawing.rect(number * cell, top + 32, cell - 4, height, f"fill-{colour}", rx=2, fill_opacity=0.4)
+                drawing.rect(number * cell, top + 32, cell - 4, height, f"fill-{colour}", rx=2, fill_opacity=FADED)
                 drawing.text(number * cell + (cell - 4) / 2, top + 54, str(number), anchor="middle")
         top += 32 + height + 10
     drawing.resize(top - 10)

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from figures.axes import Axes, Log, Names
-from figures.svg import Drawing
+from figures.svg import FADED, HALF, Drawing
 
 FORMATS = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1")  # in the order of the page
 CELL, EACH_LINE = 10.5, 32  # width of one bit; so many fill the drawing, and fp64 goes on below
@@ -43,7 +43,7 @@ def bit_fields(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def _tinted(drawing: Drawing, x: float, y: float, width: float, height: float, colour: int) -> None:
     """A see-through rectangle with its outline, so that a digit on it stays legible in light and dark."""
-    drawing.add("rect", f"fill-{colour}", x=x, y=y, width=width, height=height, fill_opacity=0.35)
+    drawing.add("rect", f"fill-{colour}", x=x, y=y, width=width, height=height, fill_opacity=FADED)
     drawing.rect(x, y, width, height, f"stroke-{colour}")
 
 
@@ -93,7 +93,7 @@ def ranges(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for row, name in enumerate(names):
         ends = (limits[name][end] for end in ("smallest_subnormal", "smallest_normal", "largest"))
         low, knee, high = (min(max(end, first), last) for end in ends)
-        axes.barh([row], [knee - low], 1, height=0.64, left=[low], alpha=0.35)
+        axes.barh([row], [knee - low], 1, height=0.64, left=[low], alpha=HALF)
         axes.barh([row], [high - knee], 1, height=0.64, left=[knee])
         if limits[name]["largest"] > last:  # an arrow at each end says that it goes on
             axes.annotate("◄", first, row, dx=-3, css="fill-1", anchor="end")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing, text_width, upon
+from figures.svg import FADED, HALF, Drawing, text_width, upon
 
 WIDTH, LEFT = 400, 50.0  # of a pipeline over time, and what its names take
 RANKS = 4
@@ -37,7 +37,7 @@ def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.rect(144 + half, top + 10, 30, 42, "fill-activations")
         drawing.rect(228, top + 1, 36, 60, "faint")
         drawing.rect(228, top + 1 + half, 36, 30, "fill-weights")  # half of the inputs
-        drawing.rect(288, top + 10, 36, 42, "fill-activations", fill_opacity=0.4)
+        drawing.rect(288, top + 10, 36, 42, "fill-activations", fill_opacity=HALF)
         drawing.path(f"M326 {top + 31:g}H333V{145 + 20 * rank:g}")
     drawing.rect(322, 145, 18, 20, "fill-communication")
     drawing.text(316, 160, labels["reduce"], anchor="end")
@@ -120,8 +120,8 @@ def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             x, later = left + pitch * rank, piece > rank
             drawing.rect(x, top, width - 1, 40, f"fill-{rank}")
             drawing.text(x + width / 2, top + 25, "Q", upon(f"fill-{rank}"), anchor="middle")
-            drawing.rect(x + width, top, width, 40, f"fill-{piece}", fill_opacity=0.2 if later else 1)
-            css = "muted" if later else upon(f"fill-{piece}")
+            drawing.rect(x + width, top, width, 40, f"fill-{piece}", fill_opacity=FADED if later else 1)
+            css = "ink" if later else upon(f"fill-{piece}")
             drawing.text(x + width * 1.5, top + 25, "KV", css, anchor="middle")
     top, order = 28.0 + 56 * RANKS + 26, [*range(RANKS), *reversed(range(RANKS))]
     drawing.text(0, top - 8, labels["cut"])

@@ -21,7 +21,7 @@ MARKS = {  # tokens that one matrix meets at once, and how high its text stands,
 def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """An H100's roof, and where decoding, prefill and training stand."""
     card, at_once = values["roofline.H100"], values["roofline.AT_ONCE"]
-    first, last, lowest = 0.1, 20_000, 1e8
+    first, last, lowest = 0.1, 1e5, 1e8
     if not (card and at_once):
         return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
     peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import FADED, Drawing
 from ledger.units import format_value
 
 CELL, LEFT = 21, 2  # width of one element; the strip's left edge
@@ -97,7 +97,7 @@ def _strip(drawing: Drawing, y: float, num_cells: int, path: list[int], colour: 
         x = LEFT + cell * CELL
         drawing.rect(x, y, CELL, 28, "faint")
         if cell in path:  # see-through, so that the number stays legible in light and dark
-            drawing.add("rect", f"fill-{colour}", x=x, y=y, width=CELL, height=28, fill_opacity=0.4)
+            drawing.add("rect", f"fill-{colour}", x=x, y=y, width=CELL, height=28, fill_opacity=FADED)
         drawing.rect(x, y, CELL, 28, "stroke-muted")
         drawing.text(x + CELL / 2, y + 19, str(cell), "ink" if cell in path else "muted", anchor="middle")
     for start, end in dict.fromkeys(pairwise(path)):

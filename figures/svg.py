@@ -19,6 +19,7 @@ UNSAID = {
     "text-anchor": "start",
     "font-size": TEXT_SIZE,
 }  # what an element has that does not say it
+FADED, HALF = 0.3, 0.5  # how full pale colours are: a text in ink can be read upon the first, light and dark
 TONES = ("ink", "muted", "faint", "paper")
 PALE = ("activations", "communication", "gradients", "2", "3")  # colours that a dark text is legible upon
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -41,7 +42,7 @@ def upon(colour: str) -> str:
 class Drawing:
     """An SVG under construction; coordinates in pixels, text at 14.
 
-    What is 340 wide is not scaled down on a phone; what is wider than 480 is not legible there.
+    What is 340 wide is not scaled down on a phone; at 432 its texts have 11 pixels there.
     """
 
     def __init__(self, width: float, height: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.svg import FADED, Drawing
 
 WIDTH = 340
 
@@ -29,7 +29,7 @@ def alive(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 y = base - (level + 1) * height
                 css = "fill-1" if len(names) == level + 1 == peak else "fill-0"
                 box: dict[str, Any] = {"x": x, "y": y, "width": cell - 5, "height": height - 3, "rx": 2}
-                drawing.add("rect", css, fill_opacity=0.4, **box)
+                drawing.add("rect", css, fill_opacity=FADED, **box)
                 middle = x + (cell - 5) / 2
                 drawing.add(
                     "text", "ink", name, x=middle, y=y + 18, text_anchor="middle", font_size=14, font_family="monospace"
@@ -49,7 +49,7 @@ def trap(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(left + len(targets) * cell / 2, 16, labels["targets"], "muted", anchor="middle")
     drawing.text(left - 11, top - 12, labels["predictions"], "muted", anchor="end")
 
-    def number(x: float, y: float, text: float, css: str, opacity: float = 0.4) -> None:
+    def number(x: float, y: float, text: float, css: str, opacity: float = FADED) -> None:
         box: dict[str, Any] = {"x": x, "y": y, "width": cell - 5, "height": cell - 5, "rx": 2}
         drawing.add("rect", css, fill_opacity=opacity, **box)
         drawing.text(x + (cell - 5) / 2, y + 26, f"{text:g}".replace("-", "−"), anchor="middle")
@@ -105,7 +105,7 @@ def broadcast(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 x, y = right - (columns - column) * cell, top + line * row
                 there = column >= columns - len(shape)
                 if clash[column]:
-                    drawing.add("rect", "fill-1", x=x, y=y, width=cell - 6, height=row - 8, rx=2, fill_opacity=0.4)
+                    drawing.add("rect", "fill-1", x=x, y=y, width=cell - 6, height=row - 8, rx=2, fill_opacity=FADED)
                     drawing.text(x + (cell - 6) / 2, y + 19, str(padded[column]), anchor="middle")
                 elif padded[column] == widest[column]:
                     drawing.rect(x, y, cell - 6, row - 8, "stroke-ink", rx=2)

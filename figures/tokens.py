@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
-from figures.svg import Drawing
+from figures.svg import HALF, Drawing
 
 TRAINED = ("en", "zh", "both")
 LANGUAGES = ("en", "zh")
@@ -52,7 +52,7 @@ def cut(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             lengths = found.get(name, {}).get(language, [])
             starts = accumulate((BYTE * length for length in lengths), initial=LEFT)
             for x, length in zip(starts, lengths, strict=False):
-                drawing.rect(x + 1, y - 16, BYTE * length - 2, 22, f"fill-{colour}", rx=3, fill_opacity=0.45)
+                drawing.rect(x + 1, y - 16, BYTE * length - 2, 22, f"fill-{colour}", rx=3, fill_opacity=HALF)
             drawing.text(WIDTH, y, str(len(lengths)), anchor="end")
         y += 48
     drawing.resize(y - 38)

@@ -14,7 +14,7 @@ const WORDS = {
 const LAYERS = [12, 32];
 
 const STYLE = `
-  .live-layer { display: grid; grid-template-columns: max-content 1fr max-content; gap: 0.35em 0.8em; align-items: center; margin: 1em 0; font-size: 0.76rem; font-variant-numeric: tabular-nums; }
+  .live-layer { display: grid; grid-template-columns: fit-content(30%) 1fr max-content; gap: 0.35em 0.8em; align-items: center; margin: 1em 0; font-size: 0.76rem; font-variant-numeric: tabular-nums; }
   .live-layer input { width: 100%; margin: 0; accent-color: var(--md-default-fg-color); }
   .live-layer :is(b, p, select) { grid-column: 1 / -1; margin: 0; }
   .live-layer select { grid-column: 2 / -1; justify-self: start; padding: 0.2em; border: 0.05rem solid var(--md-default-fg-color--light); color: inherit; background: none; font: inherit; }

@@ -16,7 +16,7 @@ const D = 4096n, F = 14336n; // a matrix of Llama 3 8B's MLP
 const STEPS = 57; // of the slider, four to a doubling of the tokens: 1 to 16,384
 
 const STYLE = `
-  .live-roof { max-width: 24rem; margin: 1em auto; font-size: 0.76rem; }
+  .live-roof { max-width: 24rem; margin: 1em 0; font-size: 0.76rem; }
   .live-roof p { margin: 0.4em 0; font-variant-numeric: tabular-nums; min-height: 4.5em; }
   .live-roof input { width: 100%; margin: 0; accent-color: var(--md-default-fg-color); }
   .live-roof select { padding: 0.2em; border: 0.05rem solid var(--md-default-fg-color--light); color: inherit; background: none; font: inherit; }

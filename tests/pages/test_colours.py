@@ -6,8 +6,10 @@ import itertools
 import math
 import operator
 import re
+from typing import Literal
 
 import pytest
+from playwright.sync_api import Browser
 
 from ledger.book import Book
 from ledger.site import variants
@@ -97,3 +99,45 @@ def test_the_planners_bar_has_the_colours_of_the_figures(language: str) -> None:
     parts = dict(re.findall(r"\.part-(\w+) \{ background: var\(--book-(\w+)\); \}", STYLE))
     assert all(part == colour for part, colour in parts.items())
     assert list(parts) == list(words(language)["part_names"]) and parts.keys() == {*PARTS.values(), "other"}
+
+
+# Of each text of a drawing, the least contrast (as WCAG defines it) to what is drawn beneath its beginning, middle and
+# end; axe does not judge what lies in a drawing.
+CONTRASTS = """() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => colour.slice(0, 3).map((part) => part / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, n) => sum + [0.2126, 0.7152, 0.0722][n] * part, 0.05);
+  return [...document.querySelectorAll("svg text")].map((text) => {
+    const { x, y, width, height } = text.getBBox(), { fill } = getComputedStyle(text);
+    const before = [...text.ownerSVGElement.children].slice(0, [...text.ownerSVGElement.children].indexOf(text));
+    const ratios = [0.1, 0.5, 0.9].map((along) => {
+      let beneath = numbers(getComputedStyle(document.body).backgroundColor);
+      for (const shape of before) {
+        const style = getComputedStyle(shape), { tagName } = shape;
+        if (tagName === "text" || tagName === "line" || style.fill === "none") continue;
+        if (!shape.isPointInFill({ x: x + along * width, y: y + height / 2 })) continue;
+        const colour = numbers(style.fill);
+        beneath = beneath.map((part, n) => part + style.fillOpacity * (colour[n] - part));
+      }
+      const [less, more] = [light(numbers(fill)), light(beneath)].sort((a, b) => a - b);
+      return more / less;
+    });
+    return [Math.min(...ratios), `${text.closest("[id]").id}: ${text.textContent}`];
+  });
+}"""
+
+
+@pytest.mark.parametrize(("scheme", "name"), [("light", "default"), ("dark", "slate")])
+def test_a_text_upon_a_colour_can_be_read(browser: Browser, scheme: Literal["light", "dark"], name: str) -> None:
+    source, drawings = open_source(BOOK, "", local=False), ""
+    for path in (path for path in BOOK.chapters() if path.parent.name == "en"):
+        for block in (block for block in Chapter.read(path).blocks if block.kind == "figure"):
+            for _, svg in variants.drawings(source, "en", block.argument, block.options["labels"]):
+                drawings += f'<div id="{block.argument}">{svg}</div>'
+    page = browser.new_page(color_scheme=scheme)
+    body = f'<body data-md-color-scheme="{name}" style="background: var(--md-default-bg-color)">'
+    page.set_content(f"<style>{STYLE}</style>{body}{drawings}")
+    contrasts = page.evaluate(CONTRASTS)
+    page.close()
+    assert len(contrasts) > 1000 and [text for contrast, text in contrasts if contrast < 4.5] == []

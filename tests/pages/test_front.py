@@ -26,16 +26,20 @@ SVG = "{http://www.w3.org/2000/svg}"
 LANGUAGES = ["", "zh/"]
 
 
-def test_its_figure_piles_up_each_reading_where_its_ratio_lies() -> None:
+def test_a_bar_of_its_figure_is_as_high_as_readings_have_its_ratio_and_the_highest_never_higher() -> None:
     source = {"asked": 3, "first_ratios": [0.5, 0.5, 1.4], "today_ratios": [1.0, 0.1, 5.0]}
     labels = {"first": "first", "today": "today", "axis": ""}
-    drawing = ElementTree.fromstring(front.readings({"published_meters.sources": [source, {"asked": 0}]}, labels))
-    ticks = {str(one.text): float(one.attrib["x"]) for one in drawing.iter(f"{SVG}text") if one.text}
-    places = [re.findall(r"M([\d.]+) ([\d.]+)", one.attrib["d"]) for one in drawing.iter(f"{SVG}path")]
-    first, today = ([(float(x) + 1.8, float(y)) for x, y in each] for each in places)
-    near = {name: pytest.approx(ticks[name], abs=front.SIDE / 2) for name in ("0.5", "1", "1.4")}
-    assert [x for x, _ in first] == [near["0.5"], near["0.5"], near["1.4"]] and first[0][1] != first[1][1]
-    assert today[0][0] == near["1"] and all(0 < x < front.WIDTH for x, _ in today)  # what is beyond lies at the end
+    for times in (1, 40):
+        sources = [source, {"asked": 0}] * times
+        drawing = ElementTree.fromstring(front.readings({"published_meters.sources": sources}, labels))
+        ticks = {str(one.text): float(one.attrib["x"]) for one in drawing.iter(f"{SVG}text") if one.text}
+        bars = [re.findall(r"M([\d.]+) [\d.]+h[\d.]+v([\d.]+)", one.attrib["d"]) for one in drawing.iter(f"{SVG}path")]
+        first, today = ([(float(x) + 1.8, float(height)) for x, height in each] for each in bars)
+        near = {name: pytest.approx(ticks[name], abs=front.SIDE / 2) for name in ("0.5", "1", "1.4")}
+        assert [x for x, _ in first] == [near["0.5"], near["1.4"]]
+        assert [height for _, height in first] == [front.HEIGHT, front.HEIGHT / 2]
+        assert {height for _, height in today} == {front.HEIGHT / 2} and today[0][0] == near["1"]
+        assert all(0 < x < front.WIDTH for x, _ in today)  # what is beyond lies at the end
 
 
 def test_a_time_is_that_of_what_stands_open(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None
 
 @pytest.mark.fresh
 @pytest.mark.parametrize(
-    "path", ["", "zh/", "zh/plan/", "zh/formulas/", "zh/optimizers/", "zh/activations/", "two-questions/"]
+    "path", ["", "plan/", "zh/", "zh/plan/", "zh/formulas/", "zh/optimizers/", "zh/activations/", "two-questions/"]
 )
 def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     """As a server sends it, compressed."""

@@ -31,7 +31,8 @@ def first_visit(folder: Path, page: Path, text: str) -> int:
     if "<math" in text:
         fetched.add(root / "math" / "math.woff2")
     if root == folder:  # English: who has no such font gets one
-        fetched |= {*(root / "text").glob("*.woff2")}
+        faces = ["regular", "bold", *(["italic"] if "<em>" in text else [])]
+        fetched |= {root / "text" / f"{face}.woff2" for face in faces}
     if 'class="planner"' in text:
         fetched.add(root / "assets" / "planner.js")
     return sum(compressed(path.read_bytes()) for path in fetched)

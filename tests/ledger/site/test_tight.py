@@ -10,7 +10,7 @@ import material
 import pytest
 from playwright.sync_api import Browser
 
-from ledger.site.tight import Used, of_use, tighten
+from ledger.site.tight import KIND, Used, of_use, tighten
 from tests.conftest import ROOT
 
 EACH = """text => {
@@ -92,6 +92,7 @@ STYLES = {  # a style, and what is left of it for PAGE and SCRIPT
         ":root{--md-admonition-icon--note:url(x);b:c}p{d:var(--md-admonition-icon--note)}",
         ":root{b:c}p{d:var(--md-admonition-icon--note)}",
     ),
+    "the colour of a kind of notes": (":root{--md-admonition-icon--no-js:url(y)}.no-js>p{a:b}p{c:d}", ":root{}p{c:d}"),
 }
 
 
@@ -102,7 +103,8 @@ def test_of_the_themes_style_only_what_no_page_uses_is_left_out(case: str) -> No
 
 
 def test_a_browser_reads_what_is_left_of_the_themes_styles_as_before(browser: Browser) -> None:
-    """With every class in use, only what is from the right goes, and pictures; with those of one page, much more."""
+    """With every class in use, only what is from the right goes, kinds of notes and pictures; with those of one page,
+    much more."""
     styles = Path(material.__file__).parent / "templates/assets/stylesheets"
     page = browser.new_page()
     for name, least in (("main", 35_000), ("palette", 3_000)):
@@ -114,8 +116,9 @@ def test_a_browser_reads_what_is_left_of_the_themes_styles_as_before(browser: Br
         before, after = (
             [pictures.sub("", rule) for rule in page.evaluate(EACH, text)] for text in (written, of_use(written, every))
         )
-        from_left = [rule for rule in before if not is_from_right(rule)]
-        assert [body(rule) for rule in after] == [body(rule) for rule in from_left] and len(after) > 50
+        of_a_kind = re.compile(rf"\.md-typeset \.(?:admonition\.)?(?:{'|'.join(KIND.findall(written)) or '-'})\b")
+        kept = [rule for rule in before if not (is_from_right(rule) or of_a_kind.match(rule))]
+        assert [body(rule) for rule in after] == [body(rule) for rule in kept] and len(after) > 50
         assert (
             set(page.evaluate(EACH, of_use(written, Used([PAGE], []))))
             and len(written) - len(of_use(written, Used([PAGE], []))) > least
