@@ -64,6 +64,7 @@ SHARED = pytest.StashKey[Shared]()
 def pytest_configure(config: pytest.Config) -> None:
     """The first process makes a folder and serves the site that will lie there, for all others too."""
     config.addinivalue_line("markers", "fresh: what is fetched, how long it takes, or a route: no tab of the window")
+    config.addinivalue_line("markers", "metered: the form's three meters and ways that fit are looked at, or move it")
     if hasattr(config, "workerinput"):
         folder, address = config.workerinput["shared"]
         config.stash[SHARED] = Shared(Path(folder), address)
@@ -87,15 +88,22 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def compute_on_one_thread() -> None:
-    """What this process forks for pages and snippets: others want the cores too."""
+    """What this process forks for pages and snippets: others want the cores too. What it starts has all threads, which
+    wait without turning round and round."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ["OMP_NUM_THREADS"] = "1"
     multiprocessing.forkserver.set_forkserver_preload(["tests.one_thread", "ledger.preload"])
     multiprocessing.forkserver.ensure_running()
     del os.environ["OMP_NUM_THREADS"]
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests and the modules that they import stay to the end: no collection of garbage looks at them."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of tests and the modules that they import stay to the end: no collection of garbage looks at them.
+
+    Where several processes share the cores, each computes on one thread.
+    """
+    if hasattr(session.config, "workerinput") and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     gc.collect()
     gc.freeze()
 
@@ -343,7 +351,11 @@ def forget(page: Page, address: str) -> None:
 @pytest.fixture
 def page(request: pytest.FixtureRequest, browser: Browser, window: BrowserContext, address: str) -> Iterator[Page]:
     """A page that fails its test on any error in the console and any request to another host: in a tab of the window,
-    or, of a test marked fresh, in a browser that has loaded nothing yet."""
+    or, of a test marked fresh, in a browser that has loaded nothing yet.
+
+    The planner's meters and ways take seconds at each question, in a worker that no answer waits for: they come to
+    tests marked metered, and to fresh ones, alone.
+    """
     fresh = request.node.get_closest_marker("fresh") is not None
     context = browser.new_context(permissions=PERMISSIONS) if fresh else window
     page = context.new_page()
@@ -351,11 +363,17 @@ def page(request: pytest.FixtureRequest, browser: Browser, window: BrowserContex
     mistakes = mistakes_of(page, address)
     if not fresh:
         page.goto = partial(open_and_wait, page, page.goto)  # type: ignore[method-assign]
+        if request.node.get_closest_marker("metered") is None:
+            page.add_init_script(WITHOUT_METERS)
     yield page
     (context if fresh else page).close()
     assert mistakes == []
 
 
+WITHOUT_METERS = """
+const own = window.Worker, silent = { postMessage() {}, terminate() {} };
+window.Worker = function (address, told) { return told?.name === "meters" ? silent : new own(address, told); };
+"""
 LISTENS = "!document.querySelector('[data-md-component]') || 'component$' in window"  # the theme's script is done
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -170,8 +171,41 @@ def test_layers_are_shared_out_with_the_ends_as_one_layer_each() -> None:
 
 # Tensor and sequence parallelism, on ranks that are not there
 
+# Loads once what takes seconds. Each question is a script and what it is told, and a process of its own, forked from
+# this one, answers it.
+SERVER = """
+import json, os, sys
+import torch.distributed.tensor.debug, torch.distributed.tensor.parallel, torch.testing._internal.distributed.fake_pg
+
+for line in sys.stdin:
+    script, told = json.loads(line)
+    if os.fork() == 0:
+        names = {"told": told}
+        exec(script, names)
+        print(json.dumps(names["found"]), flush=True)
+        os._exit(0)
+    if os.wait()[1]:
+        sys.exit("a script failed")
+"""
+Ask = Callable[[str, list[Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """What a script finds."""
+    command, pipe = [sys.executable, "-c", SERVER], subprocess.PIPE
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment) as server:
+
+        def answer(script: str, told: list[Any]) -> Any:
+            assert server.stdin and server.stdout
+            print(json.dumps([script, told]), file=server.stdin, flush=True)
+            return json.loads(server.stdout.readline())
+
+        yield answer
+
+
 COUNT = """
-import json, sys
 import torch, torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
@@ -183,7 +217,7 @@ from torch.distributed.tensor.parallel import (
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
-ranks, sequence, d, heads, groups, Q, f, batch, tokens, adapted = json.loads(sys.argv[1])
+ranks, sequence, d, heads, groups, Q, f, batch, tokens, adapted = told
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
 mesh = init_device_mesh("cpu", (ranks,))
 
@@ -272,18 +306,13 @@ with Payloads():
         y = block(x)
     y = y.to_local() if isinstance(y, DTensor) else y
     y.sum().backward()
-print(json.dumps({"kept": sum(kept.values()), "sent": sent, "held": held}))
+found = {"kept": sum(kept.values()), "sent": sent, "held": held}
 dist.destroy_process_group()
 """
 
 
-def count(ranks: int, sequence: bool, batch: int, tokens: int, adapted: int = 0, **sizes: Any) -> dict[str, Any]:
-    s = sizes
-    told = [ranks, sequence, s["d_model"], s["heads"], s["kv_heads"], s["head_dim"], s["d_ff"], batch, tokens, adapted]
-    command = [sys.executable, "-c", COUNT, json.dumps(told)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def count(ask: Ask, ranks: int, sequence: bool, batch: int, tokens: int, adapted: int = 0, **sizes: Any) -> Any:
+    return ask(COUNT, [ranks, sequence, *sizes.values(), batch, tokens, adapted])
 
 
 SMALL: dict[str, Any] = {"d_model": 256, "heads": 16, "kv_heads": 8, "head_dim": 32, "d_ff": 512}
@@ -294,9 +323,9 @@ MANY: dict[str, Any] = {"d_model": 1024, "heads": 512, "kv_heads": 512, "head_di
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False), (64, True), (512, True)])
-def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, sequence: bool) -> None:
+def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ask: Ask, ranks: int, sequence: bool) -> None:
     batch, tokens, sizes = 2, max(128, ranks), SMALL if ranks <= 8 else MANY
-    found = count(ranks, sequence, batch, tokens, **sizes)
+    found = count(ask, ranks, sequence, batch, tokens, **sizes)
     shape = replace(LLAMA_3_8B, layers=1, **sizes)
     layout = Layout(tensor=ranks, sequence=sequence, zero=0)
     payload = sum(size * (2 if name == "all_reduce" else 1) for name, size in found["sent"].items())
@@ -311,10 +340,10 @@ def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, s
 
 
 @pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False)])
-def test_a_tensor_rank_with_adapters_keeps_and_trains_what_dtensor_does(ranks: int, sequence: bool) -> None:
+def test_a_tensor_rank_with_adapters_keeps_and_trains_what_dtensor_does(ask: Ask, ranks: int, sequence: bool) -> None:
     """The frozen matrices' inputs are kept for the adapters, which are cast; no norm keeps its weights' factors."""
     batch, tokens, rank = 2, 128, 16
-    found = count(ranks, sequence, batch, tokens, rank, **SMALL)
+    found = count(ask, ranks, sequence, batch, tokens, rank, **SMALL)
     shape = replace(LLAMA_3_8B, layers=1, **SMALL)
     layout, step = Layout(tensor=ranks, sequence=sequence, zero=0), RankStep(tokens, batch, adapters=Adapters(rank))
     assert trained_numbers(shape, layout, 0, step) == found["held"]
@@ -332,7 +361,6 @@ def test_a_tensor_rank_with_adapters_keeps_and_trains_what_dtensor_does(ranks: i
 
 
 LOSS = """
-import json, sys
 import torch, torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
@@ -342,7 +370,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, loss_parallel, pa
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from flops_bytes.lessons.trace import Trace
 
-ranks, loss, d, vocab, batch, tokens, chunks = json.loads(sys.argv[1])
+ranks, loss, d, vocab, batch, tokens, chunks = told
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
 mesh = init_device_mesh("cpu", (ranks,))
 model = nn.Sequential(nn.Linear(d, vocab, bias=False)).to(torch.bfloat16)
@@ -371,19 +399,17 @@ with loss_parallel():
     model[0].weight.grad = hidden.grad = None
     with Trace() as trace:
         step()
-print(json.dumps(trace.peak_bytes))
+found = trace.peak_bytes
 dist.destroy_process_group()
 """
 
 
 @pytest.mark.parametrize("loss", ["plain", "as-logits", "chunked"])
 @pytest.mark.parametrize("ranks", [2, 8])
-def test_a_loss_over_split_logits_holds_what_loss_parallel_does(loss: str, ranks: int) -> None:
+def test_a_loss_over_split_logits_holds_what_loss_parallel_does(ask: Ask, loss: str, ranks: int) -> None:
     batch, tokens, chunks = 2, 512, 4
     shape = replace(LLAMA_3_8B, layers=1, vocab=16_000, **SMALL)
-    told = [ranks, loss, shape.d_model, shape.vocab, batch, tokens, chunks]
-    command = [sys.executable, "-c", LOSS, json.dumps(told)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    found = ask(LOSS, [ranks, loss, shape.d_model, shape.vocab, batch, tokens, chunks])
     step = RankStep(tokens, batch, loss=loss, chunks=chunks if loss == "chunked" else 1)
     layout = Layout(tensor=ranks, sequence=False, zero=0)
     run = rank_run(shape, layout, 0, step)
@@ -391,7 +417,7 @@ def test_a_loss_over_split_logits_holds_what_loss_parallel_does(loss: str, ranks
     forward, backward = outlines(0, *asked_pass(run, Stage(replace(whole.stack, layers=()), False, True), True))
     most = max(*forward.peaks.values(), *(forward.left + peak for peak in backward.peaks.values()))
     hidden = 2 * batch * tokens * shape.d_model  # what comes to the norm, and what comes out
-    assert most - 2 * hidden == pytest.approx(int(done.stdout), rel=0.002)
+    assert most - 2 * hidden == pytest.approx(found, rel=0.002)
 
 
 def test_what_is_computed_again_repeats_the_forward_passs_collectives_but_for_the_last() -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
-import re
-import subprocess
-import sys
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +14,30 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
+from flops_bytes.lessons import train, train_sharded
 from flops_bytes.lessons.models import build, loss
 from flops_bytes.lessons.ranks import ddp, ddp_views, join, leave
 from flops_bytes.lessons.trace import Trace
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
-from tests.conftest import ROOT
 
 SMALL = "layers=2 d_model=256 heads=4 kv_heads=2 head_dim=64 d_ff=704 vocab=4000"
-ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
-def losses(trainer: str) -> list[float]:
-    """Of a toy run on the CPU, a step each, as the trainer prints them."""
-    command = [sys.executable, "-m", f"flops_bytes.lessons.{trainer}", "--steps=8", "--report=1", "--rate=0.01"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    return [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+),", done.stdout, re.M)]
+@pytest.fixture(autouse=True)
+def on_one_thread_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_one_rank_repeats_the_losses_of_one_card() -> None:
-    one_card = losses("train")
+    toy = ["--steps=8", "--report=1", "--rate=0.01"]
+    one_card = train.train(train.choose([*toy, "--no-compile"]))
     assert len(one_card) == 8
-    assert losses("train_sharded") == pytest.approx(one_card, abs=2e-3)  # sums in another order
+    assert train_sharded.main(toy) == pytest.approx(one_card, abs=2e-3)  # sums in another order
 
 
 def test_ddp_holds_gradients_twice_and_is_planned_so() -> None:

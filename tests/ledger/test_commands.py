@@ -620,12 +620,14 @@ def test_two_bundles_side_by_side_make_what_one_makes(small_book: Book) -> None:
     assert "page/index.md" not in bundled("chinese", ["--language", "zh"])
 
 
-def test_recording_needs_torch_and_the_standard_library_alone() -> None:
+def test_recording_needs_torch_and_the_standard_library_alone(small_book: Book) -> None:
+    shutil.rmtree(small_book.measurements)
     code = (
         "import sys\n"
         "for name in ('yaml', 'markdown', 'mkdocs', 'pymdownx', 'git', 'numpy'): sys.modules[name] = None\n"
         "from ledger.__main__ import main\n"
-        "sys.exit(main(['status']))"
+        f"sys.exit(main(['--root', {str(small_book.root)!r}, 'record']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert [*small_book.measurements.glob("*/good.json")]

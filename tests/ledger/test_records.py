@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ def test_committed_records_are_valid_and_have_their_provenance(path: Path) -> No
     assert not private.search(path.read_text()), "a record names no user, host or path of a machine"
 
 
+@cache
+def committed() -> Records:
+    return Records.load(BOOK, local=False)
+
+
 def test_every_snippet_has_a_fresh_record_somewhere() -> None:
-    records = Records.load(BOOK, local=False)
+    records = committed()
     stale = []
     for name, path in BOOK.snippet_files().items():
         snippet = Snippet.read(path)
@@ -47,16 +53,16 @@ def test_every_snippet_has_a_fresh_record_somewhere() -> None:
     assert not stale, f"python -m ledger carry {' '.join(stale)}, or record where what is measured has changed"
 
 
-def fresh_records(book: Book, snippet: Snippet) -> dict[str, Record]:
-    """The committed records of a snippet as it is now, by device."""
-    found = Records.load(book, local=False).by_device
+def fresh_records(records: Records, snippet: Snippet) -> dict[str, Record]:
+    """Those of a snippet as it is now, by device."""
+    found = records.by_device
     fresh = {device: record for device in found if (record := found[device].get(snippet.name))}
     return {device: record for device, record in fresh.items() if not is_stale(record, snippet)}
 
 
-def is_run(book: Book, snippet: Snippet, chosen: bool) -> bool:
+def is_run(records: Records, snippet: Snippet, chosen: bool) -> bool:
     """Whether a snippet is run again: one that is chosen, and where no record is of the code as it is."""
-    return chosen or not fresh_records(book, snippet)
+    return chosen or not fresh_records(records, snippet)
 
 
 FAST = [name for name, path in BOOK.snippet_files().items() if path.parent.name != SLOW]
@@ -67,10 +73,10 @@ CHOSEN = BOOK.snippet_names() if draw.ALL else draw.drawn(FAST, len(FAST) // 8)
 def test_a_fresh_run_gives_the_exact_values_and_prints_of_every_fresh_record(name: str) -> None:
     """Of code that has not changed since its record, which a run confirmed then, a part is run: machines differ."""
     snippet = Snippet.read(BOOK.snippet_file(name))
-    if not is_run(BOOK, snippet, name in CHOSEN):
+    if not is_run(committed(), snippet, name in CHOSEN):
         pytest.skip("its record is of this code, and it is not drawn: make test SLOW=1")
     now = run(snippet)
-    for device, record in fresh_records(BOOK, snippet).items():
+    for device, record in fresh_records(committed(), snippet).items():
         assert [*moved(record.values, now.values)] == [], device
         assert [*misprinted(snippet, record.outputs, record.values, now.outputs, now.values)] == [], device
 
@@ -82,7 +88,7 @@ def test_a_snippet_is_run_again_on_request_and_once_it_has_changed(small_book: B
 
     def runs(script: Path, source: str, chosen: bool = False) -> bool:
         script.write_text(source)
-        return is_run(small_book, Snippet.read(script), chosen)
+        return is_run(Records.load(small_book, local=False), Snippet.read(script), chosen)
 
     assert not runs(script, source) and runs(script, source, chosen=True)
     slow.parent.mkdir()

@@ -20,6 +20,7 @@ from planner.files import read_files
 from tests.flops_bytes.files.cases import CASES, content, name_of
 from tests.flops_bytes.files.test_command import MESSAGE
 from tests.flops_bytes.files.test_parse import HOSTILE, TRAPS
+from tests.planner.scripts import sent_script
 
 ENCODE = """
 const kinds = { bigint: (x) => `${x}`, number: (x) => ["~", x], string: (x) => `'${x}`, boolean: (x) => x };
@@ -51,7 +52,7 @@ def encoded(value: Any) -> Any:
 
 def script_with_parsers() -> Any:
     """The script as it is sent, without a page, and its parsers."""
-    script = planner.script("planner-files.js", 0).replace("export default function", "const take=function")
+    script = sent_script("planner-files.js").replace("export default function", "const take=function")
     script = script.replace("import(`./planner-${name}.js`)", "Promise.resolve({default: MODULES[name]})")
     context = MiniRacer()
     for file in planner.PARSERS.values():
@@ -206,6 +207,7 @@ def test_what_is_pasted_fills_the_form_and_is_marked(page: Page, address: str, p
     expect(page.locator(".planner-written code")).to_have_count(0)
 
 
+@pytest.mark.metered
 @pytest.mark.usefixtures("site")
 def test_a_way_that_fits_is_written_down_for_the_file(page: Page, address: str) -> None:
     """What a file says of methods is open to ways; the line that asks for the way is the software's own."""

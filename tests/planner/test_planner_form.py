@@ -16,6 +16,7 @@ from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import unread
 from planner import DECIMALS, DIGITS, FIRST, FOLDED, SHOWN, form, words
 from planner.answer import COUNTED, amount, answer
+from tests.conftest import WITHOUT_METERS
 from tests.planner.test_planner_page import MEMORY, SCALE, TIME, put
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -26,6 +27,7 @@ def without_and_with_scripts(browser: Browser, url: str, place: str) -> Iterator
     """A page as it stands without scripts, then as it is once its script has written what is at `place`."""
     for scripts in (False, True):
         context = browser.new_context(java_script_enabled=scripts)
+        context.add_init_script(WITHOUT_METERS)
         page = context.new_page()
         page.goto(url)
         if scripts:

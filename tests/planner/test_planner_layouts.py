@@ -15,6 +15,7 @@ from flops_bytes.plan.rank_ways import layout_rows
 from flops_bytes.plan.stacks import read_model
 from planner.answer import answer
 from planner.stacks import answer_any
+from tests.planner.scripts import sent_script
 
 ASKED = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "64", "context": "8192", "micro_batch": "1", "zero": "3"}
 ASKED |= {"recipe": "bf16-master", "checkpointing": "full", "tokens": "100B", "price": "$2.5", "loss": "chunked"}
@@ -23,7 +24,7 @@ ASKED |= {"recipe": "bf16-master", "checkpointing": "full", "tokens": "100B", "p
 @pytest.fixture(scope="module")
 def script() -> MiniRacer:
     made = MiniRacer()
-    found = re.search(r"laid=(\(command.*?:null)", planner.script("planner.js", 0))  # as it is sent
+    found = re.search(r"laid=(\(command.*?:null)", sent_script("planner.js"))
     assert found
     made.eval(f"var laid={found[1]}")
     return made
@@ -41,7 +42,7 @@ def named(script: MiniRacer, fields: dict[str, str]) -> str | None:
     "change",
     [
         {},
-        {"gpus": "512", "model": "llama-3.1-405b", "checkpointing": "none"},
+        {"gpus": "512", "model": "llama-3.2-1b", "checkpointing": "none"},
         {"global_batch": "4M", "link": "400 Gb/s", "node_gpus": "4", "speed": "40%"},
         {"gpu": "other", "gpu_memory": "80GB", "gpu_peak": "989T", "link": "NVLink 4"},
         {"gpus": "2", "model": "llama-3-70b"},

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from py_mini_racer import MiniRacer
 
-import planner
 from flops_bytes.memory.chips import CHIPS
 from flops_bytes.memory.first_steps import written
 from flops_bytes.memory.outside import outside_lines
@@ -24,6 +23,7 @@ from planner.answer import answer
 from planner.meters import listed, metered, shown_meters
 from planner.stacks import answer_any, listed_any, metered_any
 from tests.flops_bytes.stack_cases import CASES
+from tests.planner.scripts import engine_of, sent_script
 from tests.planner.test_planner_script import Pasted
 
 LANGUAGES = ("en", "zh")
@@ -84,10 +84,8 @@ def test_the_scripts_that_are_sent_read_what_python_reads(read: Read) -> None:
     """Of models that the first knows and of others, each with what comes to it later."""
     assert len(read) == len(ASKED) and {told["meters"]["lives"] for _, told in read} == {"lives", "retries", "dies"}
     for name, first, later in (("planner.js", "answer", "metered"), ("planner-stacks.js", "answer_any", "metered_any")):
-        of, more = planner.engines(name, 0), planner.script(name.replace(".js", "-meters.js"), 0)
-        assert of.first in planner.script(name, 0) and of.later in more
-        text = f"const {{{first},shared}}=(()=>{{{of.first}\nreturn {{{first},shared:{{{','.join(of.shared)}}}}}}})();"
-        text += more.replace("export default", "const later=").replace("export function", "\nfunction")
+        more = sent_script(name.replace(".js", "-meters.js"))
+        text = engine_of(name) + more.replace("export default", "const later=").replace("export function", "\nfunction")
         context = MiniRacer()
         context.eval(
             text

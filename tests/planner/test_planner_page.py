@@ -53,13 +53,13 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.1f} GiB"
 
 
-MEMORY, TIME, SCALE = (f".planner-answer [data-group={group}]" for group in ("memory", "time", "scale"))
+MEMORY, TIME, SCALE, WAYS = (f".planner-answer [data-group={name}]" for name in ("memory", "time", "scale", "ways"))
 QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is filled in, and what stands where then
     "does Llama 3 8B train on one H200?": (
         {"gpu": "H200 SXM", "gpus": "1"},
         {
             ".planner-verdict": f"Fits on paper (all weights): needs {gib(EXAMPLES['h200_needs_bytes'])}",
-            ".planner-answer [data-group=ways] tr": "8-bit AdamW",
+            f"{WAYS} tr": "8-bit AdamW",
         },
     ),
     "with which micro-batch on eight 80 GB cards at 8k?": (
@@ -125,8 +125,15 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
 }
 
 
+LATE = ("does Llama 3 8B train on one H200?", "what does full checkpointing free and cost?")  # come with the meters
+ASKED_FIRST = [
+    pytest.param(*each, id=name, marks=[pytest.mark.metered] if name in LATE else [])
+    for name, each in QUESTIONS.items()
+]
+
+
 @pytest.mark.drawn(5)
-@pytest.mark.parametrize(("fields", "answers"), QUESTIONS.values(), ids=QUESTIONS)
+@pytest.mark.parametrize(("fields", "answers"), ASKED_FIRST)
 def test_what_people_ask_first_is_answered_on_a_phone(
     phone: Page, address: str, fields: dict[str, str], answers: dict[str, str]
 ) -> None:
@@ -138,10 +145,13 @@ def test_what_people_ask_first_is_answered_on_a_phone(
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.metered
 @pytest.mark.parametrize("path", ["plan/", "zh/plan/", "", "zh/"])
 def test_the_answer_stays_in_sight_while_one_types(phone: Page, address: str, path: str) -> None:
     phone.goto(address + path)
     settle(phone)
+    if "plan" in path:
+        expect(phone.locator(".planner-meters b")).to_have_text([re.compile("GiB")] * 3)
     for field in phone.locator(".planner-fields > .planner-field:not([hidden]) > [name]").all():
         field.focus()
         strip, box = phone.locator(".planner-strip").bounding_box(), field.bounding_box()
@@ -149,6 +159,7 @@ def test_the_answer_stays_in_sight_while_one_types(phone: Page, address: str, pa
         assert strip["y"] >= 0 and strip["y"] + strip["height"] <= box["y"] < 844
 
 
+@pytest.mark.metered
 @pytest.mark.parametrize("path", ["plan/#out-of-memory", "zh/plan/#reading"])
 def test_what_an_address_leads_to_stands_at_the_top_when_the_answer_is_there(
     page: Page, address: str, path: str
@@ -209,6 +220,7 @@ def test_typing_waits_for_no_answer(page: Page, address: str) -> None:
     assert field.input_value() == "16" and run.inner_text() == before
 
 
+@pytest.mark.metered
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_three_meters_show_what_python_reads_and_wait_for_no_earlier_question(
     page: Page, address: str, language: str
@@ -230,6 +242,7 @@ def test_three_meters_show_what_python_reads_and_wait_for_no_earlier_question(
     assert len(started) > 2  # one that answers, one that measured at first, one that it made room for
 
 
+@pytest.mark.metered
 def test_a_press_on_a_way_that_fits_fills_it_in(page: Page, address: str) -> None:
     page.goto(address + "plan/?model=qwen3-8b&gpu=RTX+4090")
     ways, verdict = page.locator(".planner-way"), page.locator(".planner-verdict")

@@ -22,6 +22,7 @@ from planner.answer import answer, completed, recomputing
 from planner.translate import RUNTIME, TranslationError, translate
 from tests.draw import drawn as part_of
 from tests.flops_bytes.plan.test_plan import SHAPED
+from tests.planner.scripts import whole
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost; a key of
 # digits in quotes, since an object of JavaScript would put it first.
@@ -56,7 +57,7 @@ class Pasted:
 @pytest.fixture(scope="module")
 def script() -> Iterator[MiniRacer]:
     context = MiniRacer()
-    context.eval(engine() + BRIDGE)
+    context.eval(whole() + BRIDGE)
     yield context
     context.close()
 
@@ -427,7 +428,7 @@ def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> 
     assert not any(word in text for word in ("theirs", "by", "often", "that")) and "twice" in text and "other" in text
     said = said_by(RUN + text, "f(new Map([['size', 3n], ['way', 'this']]))")
     assert said == ["size", "way", "3n", "1n", False, ["this"], True]
-    script, words = engine(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[2:], "muon", "adafactor", "fp8_rate")
+    script, words = whole(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[2:], "muon", "adafactor", "fp8_rate")
     assert not any(re.search(rf"\b{word}\b", script) for word in words)
 
 

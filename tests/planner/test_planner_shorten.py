@@ -21,6 +21,7 @@ from planner.answer import answer
 from planner.shorten import NAMES, UNSEEN, bound, reached
 from planner.translate import RESERVED, RUNTIME, SHORT
 from tests.draw import ALL, SEED
+from tests.planner.scripts import engine_of, sent_script
 from tests.planner.test_planner_script import answered, draw
 
 ASK = """
@@ -33,11 +34,9 @@ const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
 
 
 @pytest.fixture(scope="module")
-def sent() -> Iterator[MiniRacer]:
+def engine() -> Iterator[MiniRacer]:
     context = MiniRacer()
-    inside = planner.engines("planner.js", 0).first
-    assert inside in planner.script("planner.js", 0)
-    context.eval(f"const {{answer}} = (() => {{{inside}return {{answer}}}})();{ASK}")
+    context.eval(engine_of("planner.js") + ASK)
     yield context
     context.close()
 
@@ -65,7 +64,7 @@ def answered_and_refused(drawn: random.Random) -> list[tuple[dict[str, str], obj
     return asked
 
 
-def test_the_script_that_is_sent_says_what_python_says(sent: MiniRacer) -> None:
+def test_the_script_that_is_sent_says_what_python_says(engine: MiniRacer) -> None:
     asked = answered_and_refused(random.Random(SEED))
     forms = [fields for fields, _ in asked]
     ours = [told if isinstance(told, str) else pairs(answer(fields)["shown"]) for fields, told in asked]
@@ -73,13 +72,13 @@ def test_the_script_that_is_sent_says_what_python_says(sent: MiniRacer) -> None:
     ours = [
         told.partition("not understood: ")[0] if isinstance(told, str) else told for told in ours
     ]  # of another script
-    theirs = json.loads(str(sent.call("ask", json.dumps(forms))))
+    theirs = json.loads(str(engine.call("ask", json.dumps(forms))))
     assert theirs == json.loads(json.dumps(ours))
     assert min(sum(isinstance(each, kind) for each in ours) for kind in (str, list)) > ENOUGH
 
 
 def test_of_an_errors_words_only_those_for_translators_are_left_out() -> None:
-    script = planner.script("planner.js", 0)
+    script = sent_script("planner.js")
     assert "write it plainer" not in script and "is no number" not in script
     assert "cannot be read as JSON" in script and "does not lie between" in script
     sources = "".join(path.read_text("utf-8") for path in (planner.LIBRARY / "plan").glob("*.py"))
@@ -122,16 +121,16 @@ def test_no_short_name_is_taken_twice() -> None:
 
 def test_the_scripts_are_light() -> None:
     """As a host sends them; that of error messages comes only to whoever has one."""
-    weights = {name: len(gzip.compress(planner.script(name, 0).encode())) for name in planner.SCRIPTS}
+    weights = {name: len(gzip.compress(sent_script(name).encode())) for name in planner.SCRIPTS}
     assert weights["planner.js"] < 47_000 and weights["planner-memory.js"] < 13_200
     assert weights["planner-files.js"] < 56_500  # for files that somebody brings, with the softwares' data
     assert weights["planner-stacks.js"] < 60_500  # fetched for a model whose layers differ, with its engine
     assert weights["planner-meters.js"] < 15_500 and weights["planner-stacks-meters.js"] < 12_450  # after an answer
 
 
-def test_an_error_that_is_none_of_the_readers_is_one_still(sent: MiniRacer) -> None:
+def test_an_error_that_is_none_of_the_readers_is_one_still(engine: MiniRacer) -> None:
     with pytest.raises(JSEvalException):
-        sent.eval("answer(new Map([['model', 5n]]))")
+        engine.eval("answer(new Map([['model', 5n]]))")
 
 
 @pytest.fixture

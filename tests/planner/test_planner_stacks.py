@@ -19,11 +19,12 @@ from flops_bytes.model.presets import PRESETS, known
 from flops_bytes.model.shapes import SHAPES
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.options import OPTIONS, ROWS
-from planner import STACKS, WANTED, engine, words
+from planner import words
 from planner.answer import answer
 from planner.stacks import answer_any
 from tests.draw import drawn as part_of
 from tests.flops_bytes.stack_cases import CASES, FOUND
+from tests.planner.scripts import sent_script, whole
 from tests.planner.test_planner_doors import ALL
 from tests.planner.test_planner_page import MEMORY, SCALE, put
 from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
@@ -137,7 +138,7 @@ Told = list[tuple[dict[str, str], dict[str, Any] | str]]
 
 def test_the_page_answers_what_the_library_answers_to_the_last_digit(told: Told) -> None:
     context = MiniRacer()
-    context.eval(engine(wanted=WANTED | STACKS) + BRIDGE + ASK)
+    context.eval(whole() + BRIDGE + ASK)
     theirs = json.loads(str(context.call("asked", json.dumps([fields for fields, _ in told]))))
     context.close()
     ours = [found if isinstance(found, str) else tell(found) for _, found in told]
@@ -150,7 +151,7 @@ def test_the_page_answers_what_the_library_answers_to_the_last_digit(told: Told)
 
 
 def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
-    script = planner.script("planner-stacks.js", 0)
+    script = sent_script("planner-stacks.js")
     assert script.count("export default") == 1
     context = MiniRacer()
     context.eval(script.partition("export const")[0].replace("export default", "let sent=") + SENT)
@@ -167,7 +168,7 @@ FILLED = ("7", "'x'", "x", "estimate it by --shape 'x'")
 
 def test_each_error_that_the_page_can_raise_has_its_chinese() -> None:
     patterns = [re.compile(pattern.replace("[^]", r"[\s\S]")) for pattern, _ in words("zh")["errors"]]
-    script = planner.script("planner-stacks.js", 0)
+    script = sent_script("planner-stacks.js")
     raised = [error for path in sorted(planner.LIBRARY.rglob("*.py")) for error in errors(ast.parse(path.read_bytes()))]
     of_the_page = [
         [*ways(parts)] for each in raised if (parts := sent(each, script)) and len(said_of("".join(flat(parts)))) > 9
@@ -287,7 +288,7 @@ def lists_of(form: str) -> dict[str, list[str]]:
 def test_the_first_script_says_no_more_of_a_model_than_it_needs() -> None:
     """What a configuration lacks is said by the second."""
     only = "layers with a state or a convolution"
-    assert only not in planner.script("planner.js", 0) and only in planner.script("planner-stacks.js", 0)
+    assert only not in sent_script("planner.js") and only in sent_script("planner-stacks.js")
 
 
 KIMI = json.dumps({"model_type": "kimi_linear"} | dict(PRESETS["kimi-linear-48b-a3b"].config))

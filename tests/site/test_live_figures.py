@@ -12,7 +12,6 @@ import pytest
 from playwright.sync_api import Page, expect
 from py_mini_racer import MiniRacer
 
-import planner
 from flops_bytes.memory.events import live_bytes, step_events
 from flops_bytes.memory.formulas import layer_bytes
 from flops_bytes.memory.step import StepConfig, family_of
@@ -22,6 +21,7 @@ from flops_bytes.time.roofline import matmul
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from tests.conftest import ROOT, serve
+from tests.planner.scripts import sent_script
 from tests.tables import BOOK
 
 ASSETS = ROOT / "docs" / "overrides" / "assets"
@@ -49,7 +49,7 @@ def test_each_live_figure_stands_on_its_page_beside_one_that_does_not_move(langu
 
 
 def test_a_live_figure_is_light() -> None:
-    made = {name: planner.script(name, 0) for name in ("planner-layer.js", "planner-roofline.js")}
+    made = {name: sent_script(name) for name in ("planner-layer.js", "planner-roofline.js")}
     made["step.js"] = (ASSETS / "step.js").read_text(encoding="utf-8")
     assert all(len(text.encode()) < 15_000 for text in made.values())
 
@@ -59,12 +59,12 @@ def test_a_live_figure_is_light() -> None:
 
 @pytest.fixture(scope="module")
 def layers() -> MiniRacer:
-    return engine(planner.script("planner-layer.js", 0))
+    return engine(sent_script("planner-layer.js"))
 
 
 @pytest.fixture(scope="module")
 def roofs() -> MiniRacer:
-    return engine(planner.script("planner-roofline.js", 0))
+    return engine(sent_script("planner-roofline.js"))
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -178,7 +178,7 @@ def test_a_pointer_is_in_the_column_below_it(step: MiniRacer) -> None:
 def address(request: pytest.FixtureRequest, drawing: str, tmp_path: Path) -> Iterator[str]:
     """A page of one language with one figure far below its beginning."""
     name, language = request.param
-    made = (ASSETS / "step.js").read_text(encoding="utf-8") if name == "step" else planner.script(f"{name}.js", 0)
+    made = (ASSETS / "step.js").read_text(encoding="utf-8") if name == "step" else sent_script(f"{name}.js")
     (tmp_path / f"{name}.js").write_text(made, encoding="utf-8")
     (tmp_path / "book.js").write_text((ASSETS / "book.js").read_text(encoding="utf-8"), encoding="utf-8")
     head = f'<!doctype html><html lang="{language}"><meta charset="utf-8"><link rel="icon" href="data:,">'
