@@ -26,7 +26,7 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
     peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
     axes = Axes(
-        Log(labels["intensity"], low=first, high=last, ticks=[10.0**power for power in range(-1, 5)]),
+        Log(labels["intensity"], low=first, high=last, ticks=[10.0**power for power in range(-1, 4)]),
         Log(unit="flop_per_second", low=lowest, high=3e15),
         height=300,
     )
