@@ -20,6 +20,7 @@ COLOUR = re.compile(r"\[data-md-color-(?:primary|accent|scheme)=[\"']?([\w-]+)[\
 EMPTY = re.compile(r"@[\w-]+[^{};]*\{\}")
 PICTURE = re.compile(r"(--md-[\w-]+):url\((?:\"[^\"]*\"|'[^']*'|[^)\"']*)\);?")
 HIDDEN = "--md-admonition-icon--"  # the book shows none of these
+OFF = ("md-annotation", "md-version")  # parts of a page that the theme's script knows, and mkdocs.yml does not turn on
 KIND = re.compile(rf"{HIDDEN}([\w-]+):")  # of notes, to each of which the theme gives a colour, and the book does not
 TOLD = re.compile(r"""\s(?:class|data-md-color-\w+)=(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""")
 WORD = re.compile(r"[\w-]{4,}")  # what may be a class in a script that is as short as it can be
@@ -39,8 +40,8 @@ class Used:
 
 
 def of_use(style: str, used: Used) -> str:
-    """The theme's style without rules for what no page has, without those for writing from right to left and for kinds
-    of notes, and without pictures that nothing shows."""
+    """The theme's style without rules for what no page has, without those for writing from right to left, for kinds of
+    notes and for parts that are off, and without pictures that nothing shows."""
 
     kinds = {*KIND.findall(style)}
 
@@ -48,7 +49,11 @@ def of_use(style: str, used: Used) -> str:
         outside = INSIDE.sub("", selector)
         names = [*CLASS.findall(outside), *COLOUR.findall(outside)]
         is_from_right = selector.strip().startswith("[dir=rtl]")
-        return not is_from_right and kinds.isdisjoint(names) and all(name in used for name in names)
+        return (
+            not is_from_right
+            and kinds.isdisjoint(names)
+            and all(name in used and not name.startswith(OFF) for name in names)
+        )
 
     def kept(rule: re.Match[str]) -> str:
         selectors = [selector for selector in BETWEEN.split(rule[1]) if is_used(selector)]

@@ -69,7 +69,7 @@ def test_a_drawn_step_allocates_and_reserves_what_it_did_there(place: int) -> No
     if told["num_ooms"]:
         pytest.skip("it had no room")
     ratios = DEFINED["beside"](told)
-    assert ratios["allocated_bytes"] == pytest.approx(1, rel=0.004)
+    assert ratios["allocated_bytes"] == pytest.approx(1, rel=0.005)
     assert ratios["reserved_bytes"] == pytest.approx(1, rel=0.1)
 
 

@@ -15,6 +15,7 @@ import pytest
 from ledger.site.chapter import Chapter
 from ledger.site.check import configured_device
 from ledger.site.quote import Quote, Values, open_source
+from tests.conftest import ROOT
 from tests.tables import BOOK
 
 H100, A100 = 989.4e12, 312e12  # FLOP/s in bf16
@@ -112,7 +113,9 @@ def vocabulary(d: int, layers: int, millions: float, more: float) -> float:
     return ((millions + more) * 1e6 - gpt2_parameters(d, layers, 0, 1024)) / d
 
 
-RECORDED = json.loads((BOOK.library / "tools" / "step_memory.json").read_text())["counts"]  # by PyTorch's own counters
+RECORDED = json.loads((ROOT / "flops_bytes_data" / "step_memory.json").read_text())[
+    "counts"
+]  # by PyTorch's own counters
 
 ANSWERS: dict[str, float] = {
     "activations.crossing_len.gpt2": (32 * 768 + 16) / (2 * 12),

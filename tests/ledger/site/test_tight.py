@@ -10,7 +10,7 @@ import material
 import pytest
 from playwright.sync_api import Browser
 
-from ledger.site.tight import KIND, Used, of_use, tighten
+from ledger.site.tight import BETWEEN, KIND, OFF, Used, of_use, tighten
 from tests.conftest import ROOT
 
 EACH = """text => {
@@ -92,6 +92,7 @@ STYLES = {  # a style, and what is left of it for PAGE and SCRIPT
         ":root{--md-admonition-icon--note:url(x);b:c}p{d:var(--md-admonition-icon--note)}",
         ":root{b:c}p{d:var(--md-admonition-icon--note)}",
     ),
+    "a part that is off": (".md-version,.md-search__form{a:b}.md-annotation__index{c:d}", ".md-search__form{a:b}"),
     "the colour of a kind of notes": (":root{--md-admonition-icon--no-js:url(y)}.no-js>p{a:b}p{c:d}", ":root{}p{c:d}"),
 }
 
@@ -102,8 +103,13 @@ def test_of_the_themes_style_only_what_no_page_uses_is_left_out(case: str) -> No
     assert of_use(written, Used([PAGE], [SCRIPT])) == left
 
 
+def is_off(rule: str) -> bool:
+    """Of parts of a page alone that the book does not turn on."""
+    return all(any(f".{name}" in each for name in OFF) for each in BETWEEN.split(rule.partition("{")[0]))
+
+
 def test_a_browser_reads_what_is_left_of_the_themes_styles_as_before(browser: Browser) -> None:
-    """With every class in use, only what is from the right goes, kinds of notes and pictures; with those of one page,
+    """With every class in use, only what is from the right goes, kinds of notes, parts that are off and pictures; with those of one page,
     much more."""
     styles = Path(material.__file__).parent / "templates/assets/stylesheets"
     page = browser.new_page()
@@ -117,7 +123,7 @@ def test_a_browser_reads_what_is_left_of_the_themes_styles_as_before(browser: Br
             [pictures.sub("", rule) for rule in page.evaluate(EACH, text)] for text in (written, of_use(written, every))
         )
         of_a_kind = re.compile(rf"\.md-typeset \.(?:admonition\.)?(?:{'|'.join(KIND.findall(written)) or '-'})\b")
-        kept = [rule for rule in before if not (is_from_right(rule) or of_a_kind.match(rule))]
+        kept = [rule for rule in before if not (is_from_right(rule) or of_a_kind.match(rule) or is_off(rule))]
         assert [body(rule) for rule in after] == [body(rule) for rule in kept] and len(after) > 50
         assert (
             set(page.evaluate(EACH, of_use(written, Used([PAGE], []))))
