@@ -109,8 +109,8 @@ def is_off(rule: str) -> bool:
 
 
 def test_a_browser_reads_what_is_left_of_the_themes_styles_as_before(browser: Browser) -> None:
-    """With every class in use, only what is from the right goes, kinds of notes, parts that are off and pictures; with those of one page,
-    much more."""
+    """With every class in use, only what is from the right goes, kinds of notes, parts that are off and pictures; with
+    those of one page, much more."""
     styles = Path(material.__file__).parent / "templates/assets/stylesheets"
     page = browser.new_page()
     for name, least in (("main", 35_000), ("palette", 3_000)):
