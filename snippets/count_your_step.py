@@ -144,10 +144,10 @@ rank_bytes = rank.peak_bytes
 rank_state_bytes = sum(rank.kinds[kind] for kind in ("weights", "optimizer state"))
 
 
-def sent(found: Counted) -> dict[str, int]:
+def sent(of_rank: Counted) -> dict[str, int]:
     """Bytes by collective."""
     total = Counter[str]()
-    for each in found.sent:
+    for each in of_rank.sent:
         total[each.collective.replace("-", "_")] += each.sent_bytes
     return dict(total)
 
