@@ -196,12 +196,14 @@ NEAR = 0.2  # in logarithms, over all sides
 def unaligned_shares(speeds: Iterable[Speed]) -> dict[str, list[float]]:
     """By family of cards what matmuls with unaligned rows reach of the nearest aligned one, where one is near."""
     speeds, shares = list(speeds), dict[str, list[float]]()
+    aligned = [each for each in speeds if each.is_aligned()]
     for each in speeds:
-        alike = [other for other in speeds if other[:3] == each[:3] and other.is_aligned()]
-        nearest = min(alike, key=each.distance, default=each)
-        if not each.is_aligned() and nearest != each and each.distance(nearest) <= NEAR:
-            share = round(each.flop_per_second / nearest.flop_per_second, 3)
-            shares.setdefault(card_family(each.card), []).append(share)
+        if each.is_aligned():
+            continue
+        near = [other for other in aligned if other[:3] == each[:3] and each.distance(other) <= NEAR]
+        if near:
+            share = each.flop_per_second / min(near, key=each.distance).flop_per_second
+            shares.setdefault(card_family(each.card), []).append(round(share, 3))
     return {family: sorted(found) for family, found in sorted(shares.items())}
 
 
