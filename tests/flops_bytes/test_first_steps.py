@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -158,9 +159,11 @@ def test_each_of_two_threads_that_multiply_has_a_workspace() -> None:
     assert with_both.allocated_bytes - without.allocated_bytes == 64 * MIB
 
 
-def test_buckets_of_gradients_are_those_of_ddp() -> None:
+@pytest.mark.parametrize("d_ff", [1536, 15_360])
+@pytest.mark.parametrize("tied", [False, True])
+def test_buckets_of_gradients_are_those_of_ddp(tied: bool, d_ff: int) -> None:
     """Of whole tensors, the last ones first, as PyTorch's own function cuts them; in fp32."""
-    stack, config = stack_of(SMALL), StepConfig(256, 2, "fp32")
+    stack, config = stack_of(replace(SMALL, tied=tied, d_ff=d_ff)), StepConfig(256, 2, "fp32")
     total = 4 * sum(trained_numbers(stack, LLAMA, config).values())
     steps = written(run(stack, config, [[256], [256]], bucket_bytes=total))
     found = [nbytes for storage, nbytes, _ in steps.changes if steps.lines[storage] == "reduced" and nbytes > 0]

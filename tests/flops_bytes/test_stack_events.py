@@ -10,7 +10,7 @@ import pytest
 
 from flops_bytes.counting.check.kinds import configuration, derived, options
 from flops_bytes.memory.events import live_bytes, step_events
-from flops_bytes.memory.layers import ModelFamily
+from flops_bytes.memory.layers import FAMILIES, ModelFamily
 from flops_bytes.memory.step import SUPPORTED, StepConfig, family_of, step_bytes, token_flops
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B
 from flops_bytes.model.stack import Stack, parameters, stack_of
@@ -33,6 +33,15 @@ def test_a_step_that_is_drawn(seed: int) -> None:
     kind = chance.choice([each for each in SUPPORTED if each != "kimi_k2"])
     config = configuration(chance, kind)
     check(*derived(kind, config, **options(chance, config), tokens=32 * chance.randint(1, 24)))
+
+
+ROTATING = {FAMILIES[kind].rope: kind for kind in SUPPORTED}  # of each way to rotate queries and keys a kind
+
+
+@pytest.mark.parametrize("rope", ROTATING)
+def test_a_step_of_each_way_to_rotate(rope: str) -> None:
+    kind = ROTATING[rope]
+    check(*derived(kind, configuration(random.Random(0), kind), tokens=256))
 
 
 RUNS: dict[str, dict[str, Any]] = {

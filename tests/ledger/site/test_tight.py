@@ -28,7 +28,7 @@ RULES = """text => {
 
 PAGE = """<body class="md-typeset no-js" data-md-color-scheme=slate data-md-color-primary="custom">
 <p class='admonition-title'>Class</p></body>"""
-SCRIPT = 'let made="md-search__form";add(`tabbed-control--${way}`)'
+SCRIPT = 'let made="md-search__form";add(`tabbed-control--${way}`,"md-version")'
 
 
 def test_a_tight_style_has_the_rules_of_the_written_one(browser: Browser, tmp_path: Path) -> None:
